@@ -211,6 +211,32 @@ func TestErrChangedRequeuesTheItem(t *testing.T) {
 	}
 }
 
+// A run that ends early within a second is followed by the next one a second after its start,
+// and its result says so.
+func TestErrChangedWithinASecond(t *testing.T) {
+	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+		began, runs := time.Now(), 0
+		s := serve(t, reconcile.Reconciler[string]{Queue: q, Reconcile: func(ctx context.Context, _ string) error {
+			if runs++; runs == 2 {
+				if d := time.Since(began); d != time.Second {
+					t.Errorf("the next run starts after %v, want 1s", d)
+				}
+				return nil
+			}
+			changed, stop := reconcile.UntilChanged(ctx)
+			defer stop()
+			time.AfterFunc(300*time.Millisecond, func() { q.Enqueue("x") })
+			<-changed.Done()
+			return changed.Err()
+		}}, "x")
+		pass(time.Minute)
+		if r := s.results.all(); len(r) != 2 || r[0].Next != 700*time.Millisecond {
+			t.Errorf("results %+v, want two, the first with the next run in 700ms", r)
+		}
+		s.end()
+	})
+}
+
 // Whatever else happens to the run.
 func TestUntilChangedAndTheOutcome(t *testing.T) {
 	type rec = reconcile.Reconciler[string]

@@ -215,7 +215,14 @@ func (c lateContext) AfterFunc(f func()) func() bool {
 // The context that workers wait under is derived from that of Run, and so ends
 // later than that of the runs.
 func TestAbortedItemIsNotTakenAgain(t *testing.T) {
-	for name, admit := range map[string]admit{"no Admit": nil, "Admit": places(1)} {
+	calls := 0
+	slow := func(context.Context) (func(reconcile.Outcome, error, time.Duration), error) {
+		if calls++; calls > 1 {
+			time.Sleep(time.Minute + time.Second/2) // until the runs have ended, and taking has not
+		}
+		return nil, nil
+	}
+	for name, admit := range map[string]admit{"no Admit": nil, "Admit": places(1), "slow Admit": slow} {
 		runBubble(t, name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
@@ -1347,6 +1354,21 @@ func TestAdmitThatIgnoresItsContextIsLogged(t *testing.T) {
 	}
 }
 
+// Nothing is warned about once Admit has returned, also if its worker has ended.
+func TestAdmitThatHasReturnedIsNotLogged(t *testing.T) {
+	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+		s := serve(t, reconcile.Reconciler[string]{
+			Queue: q, Workers: 2, Grace: time.Hour, Admit: places(1),
+			Reconcile: func(context.Context, string) error { time.Sleep(10 * time.Minute); return nil },
+		}, "a", "b") // b waits for Admit until the end
+		pass(time.Minute)
+		s.end()
+		if lines := s.log.from(slog.LevelWarn); len(lines) > 0 {
+			t.Errorf("lines %v, want none", lines)
+		}
+	})
+}
+
 // A second call of Admit is warned about for its own age, not for that of the first.
 func TestWarningsAboutAdmitNameTheCurrentCall(t *testing.T) {
 	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
@@ -1401,10 +1423,13 @@ func TestPanicInLeaseContextDuringAdmit(t *testing.T) {
 				Admit: func(ctx context.Context) (func(reconcile.Outcome, error, time.Duration), error) {
 					admitted++
 					time.Sleep(2 * time.Minute)
-					return func(o reconcile.Outcome, _ error, _ time.Duration) {
+					return func(o reconcile.Outcome, err error, _ time.Duration) {
 						left++
 						if o == reconcile.Aborted {
 							aborted++
+						}
+						if o == reconcile.Aborted && method == "Deadline" && err != reconcile.ErrLeaseLost {
+							t.Errorf("done of an aborted wait gets the error %v, want %v", err, reconcile.ErrLeaseLost)
 						}
 					}, nil
 				},
@@ -1632,6 +1657,21 @@ func TestContextOfARunEndsWithTheRun(t *testing.T) {
 	}
 }
 
+// The context with the Timeout, from which a lease is made, ends with the run.
+func TestTimeoutEndsWithTheRun(t *testing.T) {
+	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
+		var under context.Context
+		s := serve(t, reconcile.Reconciler[string]{
+			Queue:     leaser{plainly(q), func(ctx context.Context) context.Context { under = ctx; return ctx }},
+			Timeout:   time.Hour,
+			Reconcile: func(context.Context, string) error { return nil },
+		}, "bad")
+		pass(time.Minute)
+		wantCause(t, under, context.Canceled)
+		s.end()
+	})
+}
+
 // The error of a context of a run that has ended stays, although the context of Run ends
 // later by its deadline.
 func TestContextOfARunKeepsItsError(t *testing.T) {
@@ -1674,33 +1714,63 @@ func TestContextOfARunHasTheCauseOfItsEnd(t *testing.T) {
 }
 
 // A rate limiter that reports the deadline of its context in advance ends no Run. An error
-// long before the deadline does.
+// long before the deadline does. An item that is admitted runs at once.
 func TestAdmitMayReportItsDeadlineEarly(t *testing.T) {
-	for left, want := range map[time.Duration]error{30 * time.Second: nil, time.Hour: errBoom} {
+	for left, want := range map[time.Duration]error{30 * time.Second: nil, time.Minute: errBoom, time.Hour: errBoom} {
 		runBubble(t, left.String(), func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), left)
 			defer cancel()
 			began := time.Now()
 			q := reconcile.NewQueue[string]()
+			q.Enqueue("first")
 			q.Enqueue("a")
 			calls := 0
 			r := &reconcile.Reconciler[string]{
 				Queue: q, Logger: unlogged(),
 				Admit: func(context.Context) (func(reconcile.Outcome, error, time.Duration), error) {
-					calls++
+					if calls++; calls == 1 {
+						return nil, nil
+					}
 					return nil, errBoom
 				},
-				Reconcile: func(context.Context, string) error { t.Error("a run was not admitted"); return nil },
+				Reconcile: func(_ context.Context, item string) error {
+					if item != "first" || time.Since(began) != 0 {
+						t.Errorf("%s runs after %v, want the first item alone, at once", item, time.Since(began))
+					}
+					return nil
+				},
 			}
 			err := r.Run(ctx)
 			if took := time.Since(began); !errors.Is(err, want) || want == nil && (err != nil || took != left) {
 				t.Errorf("Run = %v after %v, want %v, at the deadline if there is none", err, took, want)
 			}
-			if q.State("a").Phase != reconcile.Ready || calls != 1 {
-				t.Errorf("after %d calls of Admit the item is %v, want it ready after one", calls, q.State("a").Phase)
+			if q.State("a").Phase != reconcile.Ready || q.State("first").Phase != reconcile.Idle || calls != 2 {
+				t.Errorf("after %d calls of Admit the items are %v and %v, want the first done, and the other ready after two", calls, q.State("first").Phase, q.State("a").Phase)
 			}
 		})
 	}
+	runBubble(t, "of a lease", func(t *testing.T) {
+		leases, admitted := 0, 0
+		s := serve(t, reconcile.Reconciler[string]{
+			Queue: leaser{plainly(reconcile.NewQueue[string]()), func(ctx context.Context) context.Context {
+				if leases++; leases == 1 {
+					ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+					context.AfterFunc(ctx, cancel)
+					return ctx
+				}
+				return ctx
+			}},
+			Admit: func(context.Context) (func(reconcile.Outcome, error, time.Duration), error) {
+				if admitted++; admitted == 1 {
+					return nil, errBoom
+				}
+				return nil, nil
+			},
+		}, "bad")
+		pass(30 * time.Second)
+		s.wantResult(t, "bad", reconcile.Succeeded, 0)
+		s.end()
+	})
 }
 
 // Apply on a queue of its own leaves nothing, also if the item is to be rechecked.

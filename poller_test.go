@@ -63,6 +63,7 @@ func TestPollerRunErrorNamesTheWrongField(t *testing.T) {
 		"GetItems":               {Queue: q, Period: time.Second},
 		"Period of zero":         {Queue: q, GetItems: get},
 		"Period below zero":      {Queue: q, GetItems: get, Period: -time.Second},
+		"Period without a unit":  {Queue: q, GetItems: get, Period: 30},
 		"Jitter below zero":      {Queue: q, GetItems: get, Period: time.Second, Jitter: -0.01},
 		"Jitter above one":       {Queue: q, GetItems: get, Period: time.Second, Jitter: 1.01},
 		"Jitter of no number":    {Queue: q, GetItems: get, Period: time.Second, Jitter: math.NaN()},
@@ -72,6 +73,14 @@ func TestPollerRunErrorNamesTheWrongField(t *testing.T) {
 		if !errors.Is(err, reconcile.ErrTerminal) || !strings.HasPrefix(err.Error(), "reconcile: Poller."+field) {
 			t.Errorf("Run with %s = %v, want a terminal error of the package that names the field", name, err)
 		}
+		if unit := err != nil && strings.Contains(err.Error(), "was a unit forgotten?"); unit != (name == "Period without a unit") {
+			t.Errorf("Run with %s = %v, want the question for a unit only where one was forgotten", name, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := (&reconcile.Poller[string]{Queue: q, GetItems: get, Period: time.Millisecond}).Run(ctx); err != nil {
+		t.Errorf("Run with the shortest Period = %v, want nil", err)
 	}
 }
 
@@ -208,6 +217,9 @@ func TestPollerLogsFailuresByTheirCount(t *testing.T) {
 		var got []string
 		for _, line := range book.from(slog.LevelInfo) {
 			got = append(got, fmt.Sprintf("%v %s %v %v", line.Level, line.Message, line.Attrs["failures"], line.Attrs["err"].Any() != nil))
+			if line.Level == slog.LevelError && line.Attrs["failures"].Int64() == 1 && line.Attrs["err"].Any() != error(boom) {
+				t.Errorf("line %q has another error than that of the listing", line.Message)
+			}
 			if _, ok := line.Attrs["poller"]; ok {
 				t.Errorf("line %q has an empty name, want none", line.Message)
 			}

@@ -168,6 +168,11 @@ func TestOrderIsKeptWhenMoreAreDueThanOneCallPromotes(t *testing.T) {
 				q.Done(-1)
 				return []int{-1}
 			},
+			"Requeue with a delay": func(q *reconcile.Queue[int]) []int {
+				q.Requeue(-1, reconcile.RequeueOptions{Delay: time.Hour})
+				q.EnqueueAfter(n, time.Hour)
+				return nil
+			},
 			"Close": func(q *reconcile.Queue[int]) []int { q.Close(); return nil },
 		} {
 			t.Run(name+", "+event, func(t *testing.T) {
@@ -195,6 +200,9 @@ func TestOrderIsKeptWhenMoreAreDueThanOneCallPromotes(t *testing.T) {
 						if item != want || err != nil {
 							t.Fatalf("Dequeue %d: %d, %v, want %d", i, item, err, want)
 						}
+					}
+					if got := q.Len(); got > 0 {
+						t.Errorf("%d more items are ready, want none", got)
 					}
 					if err := reconcile.Check(q); err != nil {
 						t.Error(err)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"math/rand/v2"
 	"runtime"
@@ -390,9 +391,10 @@ func TestEnqueueAndWaitUntilItsContextEnds(t *testing.T) {
 // A run that returns what EnqueueAndWait of another queue returned has failed. The
 // delays that items of that queue asked for are not its own.
 func TestEnqueueAndWaitSchedulesNoRunOfItsCaller(t *testing.T) {
+	boom := &fs.PathError{Op: "open", Path: "a", Err: errBoom}
 	for _, o := range []reconcile.RequeueOptions{
-		{Delay: time.Hour, Reason: fmt.Errorf("%w: %w", errBoom, reconcile.RequeueAfter(time.Hour))},
-		{Delay: time.Hour, Err: errors.Join(errBoom, reconcile.RequeueAfter(time.Hour))},
+		{Delay: time.Hour, Reason: fmt.Errorf("%w: %w", boom, reconcile.RequeueAfter(time.Hour))},
+		{Delay: time.Hour, Err: errors.Join(boom, reconcile.RequeueAfter(time.Hour))},
 	} {
 		for _, closed := range []bool{false, true} {
 			inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
@@ -408,6 +410,9 @@ func TestEnqueueAndWaitSchedulesNoRunOfItsCaller(t *testing.T) {
 				pass(time.Second)
 				err := mustReturn(t, wait).err
 				_, got := reconcile.Classify(fmt.Errorf("apply: %w", err), 1, minutes)
+				if p := new(fs.PathError); !errors.As(err, &p) || p != boom {
+					t.Errorf("errors.As finds %v in %v, want %v", p, err, boom)
+				}
 				if got.Delay != time.Minute || got.MinDelay != time.Second || !errors.Is(err, errBoom) || errors.Is(err, reconcile.ErrClosed) != closed {
 					t.Errorf("%v is retried within %v, and after %v at the earliest, want 1m and 1s", err, got.Delay, got.MinDelay)
 				}

@@ -47,7 +47,10 @@
 //     (TestKeyValueNewBucket, TestKeyValueLostRevisions).
 //     Slow and long links only take their time (TestKeyValueSlowLinks,
 //     TestConsumerSlowLinks).
-//  3. A list is complete, or there is an error (TestKeyValueItems).
+//  3. A list is complete, or there is an error (TestKeyValueItems), also while its
+//     keys are written (TestListIsComplete, TestKeyValueItemsOverwritten). It needs
+//     nats-server 2.11.5 or later: an earlier one may itself leave out keys, of those
+//     that were written more than once.
 //  4. A message of a stream is acknowledged only when the queue has its item
 //     (TestConsumerAcknowledgesWhatIsTaken), and handed back at once by a feeder
 //     that ends (TestConsumerHandsBack).
@@ -56,5 +59,6 @@
 //
 // The module needs nats-server only for its tests and its programs; importing
 // its packages does not (TestDependencies). Feeders work with servers from 2.9 on
-// (TestOldServer).
+// (TestOldServer), but for the keys that one before 2.11.5 may leave out: also what a
+// feeder finds when it begins is such a list.
 package natsadapter

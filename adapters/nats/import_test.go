@@ -63,14 +63,17 @@ func TestImportThatDeliversNothing(t *testing.T) {
 	if items, err := natsadapter.KeyValueItems(guest, "b", natsadapter.EntryKey)(t.Context()); err == nil || !strings.Contains(err.Error(), reason) {
 		t.Errorf("the list is %q, %v; want an error that says %q", items, err, reason)
 	}
+	asked, err := owner.Conn().SubscribeSync("$JS.API.CONSUMER.CREATE.KV_b.>")
+	if err != nil {
+		t.Fatal(err)
+	}
 	var log bytes.Buffer
 	f := run(t, inGroup(&log, natsadapter.KeyValue(guest, "b", natsadapter.EntryKey)))
-	natstest.Eventually(t, func(ctx context.Context) error {
-		bucket, err := owner.Stream(ctx, "KV_b")
-		if err == nil && bucket.CachedInfo().State.Consumers < 4 {
-			err = errors.New("the feeder has not tried three times")
+	natstest.Eventually(t, func(context.Context) error {
+		if n, _, err := asked.Pending(); err != nil || n < 3 {
+			return errors.Join(err, errors.New("the feeder has not tried three times"))
 		}
-		return err
+		return nil
 	})
 	f.stop()
 	if lines := strings.Split(strings.TrimSpace(log.String()), "\n"); len(lines) != 1 || !strings.Contains(lines[0], reason) {

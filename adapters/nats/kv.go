@@ -30,7 +30,7 @@ import (
 // The entries have a method Headers() nats.Header besides, see [OwnerKey]. Key
 // is called from one goroutine at a time. A panic in it is logged and costs that
 // entry alone. Filters are keys or patterns of keys, such as "disks.*" or
-// "disks.>"; none means all keys.
+// "disks.>", of which none covers another; none at all means all keys.
 //
 // The Feeder survives lost connections, restarts of the server, and a bucket
 // that is deleted and created again, or that does not exist yet. On a link
@@ -41,7 +41,7 @@ import (
 // revision that it has seen; if the bucket is another one, or may have lost
 // revisions, it starts from the beginning. It logs to [reconcile.Logger] when a
 // watch is lost and when it is back. It returns nil when ctx is done, and an
-// error if the connection is closed, an argument is wrong, or the bucket is a mirror,
+// error if the connection is closed, an argument is wrong, two filters overlap, or the bucket is a mirror,
 // whose entries have the subjects of another bucket. [Prime] tells when it
 // has enqueued all that was there.
 //
@@ -70,7 +70,8 @@ func KeyValue[T comparable](js jetstream.JetStream, bucket string, key func(jets
 // Value returns nothing, Headers all there are. Deleted keys are not listed. A
 // list is complete, or there is an error: also if the bucket does not exist, so
 // that nothing is taken for vanished only because its bucket is, and if key panics: the
-// items of the other entries come with the error. It lasts until
+// items of the other entries come with the error. A server before 2.11.5 may itself
+// leave out keys that were written more than once. The list lasts until
 // all is listed, the connection changes or ctx is done.
 func KeyValueItems[T comparable](js jetstream.JetStream, bucket string, key func(jetstream.KeyValueEntry) (T, bool), filters ...string) func(ctx context.Context) ([]T, error) {
 	return func(ctx context.Context) ([]T, error) {

@@ -105,6 +105,45 @@ func TestKeyValueStaleWatch(t *testing.T) {
 	}
 }
 
+// TestKeyValueLeavesNoConsumers loses the connection again and again: each time the Feeder
+// deletes the consumer that it had, which the server would keep for half a minute.
+func TestKeyValueLeavesNoConsumers(t *testing.T) {
+	s := natstest.New(t)
+	p := natstest.NewClientProxy(t, s)
+	js := natstest.JetStream(t, natstest.Connect(t, p.URL(), natstest.In(t, "feeder of a bucket", "b")))
+	direct := s.JetStream(t)
+	kv := natstest.CreateKeyValue(t, direct, jetstream.KeyValueConfig{Bucket: "b"})
+	deletions, err := direct.Conn().SubscribeSync("$JS.API.CONSUMER.DELETE.KV_b.*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := run(t, entries(js, "b"))
+	const times = 5
+	for n := range times + 1 {
+		put(t, kv, "a", fmt.Sprint(n))
+		f.want(fmt.Sprint("a =", n))
+		for _, nc := range []*nats.Conn{js.Conn(), direct.Conn()} { // what was sent has come here
+			if err := nc.Flush(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n < times {
+			p.Cut()
+			p.Heal()
+		}
+	}
+	if n, _, err := deletions.Pending(); err != nil || n < times {
+		t.Errorf("after the connection was lost %d times the Feeder has deleted %d consumers, %v", times, n, err)
+	}
+	natstest.Eventually(t, func(ctx context.Context) error {
+		stream, err := direct.Stream(ctx, "KV_b")
+		if err == nil && stream.CachedInfo().State.Consumers != 1 {
+			err = fmt.Errorf("%d consumers, want 1", stream.CachedInfo().State.Consumers)
+		}
+		return err
+	})
+}
+
 // TestKeyValueNewBucket begins before there is a bucket, and then has it deleted
 // and created again, while the connection is there and while it is not. Each
 // new bucket is read from its beginning, though it has the same revisions.

@@ -8,10 +8,13 @@ package natsadapter_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -100,6 +103,36 @@ func TestKeyValueFilters(t *testing.T) {
 	two.want("x =1", "disk.2 =1")
 }
 
+// TestKeyValueFiltersOverlap has filters of which one covers another, or one twice: no
+// server takes them, so they are an error, and nothing that is tried again.
+func TestKeyValueFiltersOverlap(t *testing.T) {
+	js := natstest.New(t).JetStream(t)
+	natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+	for _, filters := range [][]string{{"disk.>", "disk.1"}, {"x", "x"}} {
+		var primed natsadapter.Primed
+		ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
+		defer cancel()
+		_, list := natsadapter.KeyValueItems(js, "b", named, filters...)(ctx)
+		for name, err := range map[string]error{
+			"list": list,
+			"feed": natsadapter.Prime(&primed, natsadapter.KeyValue(js, "b", named, filters...))(ctx, recorder{}),
+			"Wait": primed.Wait(ctx),
+		} {
+			var api *jetstream.APIError
+			if !errors.As(err, &api) || !strings.Contains(err.Error(), fmt.Sprintf("%q, %q", filters[0], filters[1])) || strings.Contains(err.Error(), "$KV") {
+				t.Errorf("%s of %q: %v, want an error that names the filters", name, filters, err)
+			}
+		}
+	}
+	createStream(t, js, "S")
+	overlapping := jetstream.ConsumerConfig{Durable: "c", AckPolicy: jetstream.AckExplicitPolicy, FilterSubjects: []string{"S.a", "S.>"}}
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
+	defer cancel()
+	if err := natsadapter.Consumer(js, "S", overlapping, body)(ctx, recorder{}); err == nil || !strings.Contains(err.Error(), `["S.a" "S.>"]`) {
+		t.Errorf("Consumer: %v, want an error that names the filters", err)
+	}
+}
+
 // TestKeyValueManyKeys has more keys than a batch.
 func TestKeyValueManyKeys(t *testing.T) {
 	js := natstest.New(t).JetStream(t)
@@ -180,6 +213,52 @@ func TestKeyValueItems(t *testing.T) {
 		return err
 	})
 	want("a =", "d =")
+}
+
+// TestKeyValueItemsOverwritten lists a bucket again and again while other processes write
+// its keys without a pause: each list ends, and has every key.
+func TestKeyValueItemsOverwritten(t *testing.T) {
+	s := natstest.New(t)
+	js := s.JetStream(t)
+	natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+	const keys = 8
+	all := make(map[string]bool)
+	var writes sync.WaitGroup
+	defer writes.Wait()
+	done := make(chan struct{})
+	defer close(done)
+	for i := range keys {
+		all[fmt.Sprint("k", i)] = true
+		writer := s.JetStream(t)
+		if _, err := writer.Publish(t.Context(), fmt.Sprint("$KV.b.k", i), nil); err != nil {
+			t.Fatal(err)
+		}
+		writes.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+					writer.Publish(context.Background(), fmt.Sprint("$KV.b.k", i), nil)
+				}
+			}
+		})
+	}
+	list := natsadapter.KeyValueItems(js, "b", natsadapter.EntryKey)
+	var longest time.Duration
+	for n := range 500 {
+		began := time.Now()
+		items, err := list(t.Context())
+		longest = max(longest, time.Since(began))
+		got := make(map[string]bool)
+		for _, item := range items {
+			got[item] = true
+		}
+		if err != nil || !maps.Equal(got, all) {
+			t.Fatalf("list %d has %d keys %q, %v; want all %d", n, len(got), items, err, keys)
+		}
+	}
+	t.Logf("the longest list took %v", longest)
 }
 
 // TestKeyValueItemsBroken loses the connection in the middle of a list, in both

@@ -286,11 +286,13 @@ func (s *Secondaries) known(owner string) (keys []string, ok bool) {
 
 // list calls handle for each of these entries there are; no keys mean all.
 func (s *Secondaries) list(ctx context.Context, keys []string, handle func(*entry)) error {
-	return keyValueTail(s.JS, s.Bucket, keys, func(e *entry) {
+	t := keyValueTail(s.JS, s.Bucket, keys, func(e *entry) {
 		if e.op == jetstream.KeyValuePut {
 			handle(e)
 		}
-	}).list(ctx)
+	})
+	t.lenient = true // see Of; with no keys it has no meaning
+	return t.list(ctx)
 }
 
 // Put writes a secondary with its owner in the headers, and returns its

@@ -120,6 +120,9 @@ const restarts = 10 * time.Second
 
 type primingKey struct{}
 
+// isPrimed reports whether somebody waits for the feeder of ctx.
+func isPrimed(ctx context.Context) bool { return ctx.Value(primingKey{}) != nil }
+
 // fed notes that the feeder of ctx has passed on all that was there.
 func fed(ctx context.Context) {
 	if f, ok := ctx.Value(primingKey{}).(*priming); ok {

@@ -143,7 +143,10 @@ func openConsumer(ctx context.Context, r *reader, js jetstream.JetStream, stream
 			return err
 		})
 	}
+	api := (*jetstream.APIError)(nil)
 	switch {
+	case errors.As(err, &api) && api.ErrorCode == overlap:
+		return nil, permanent{fmt.Errorf("of its FilterSubjects %q one covers another: %w", config.FilterSubjects, err)}
 	case errors.Is(err, jetstream.ErrNotPullConsumer):
 		return nil, permanent{errors.New("it pushes, want one that is pulled from")}
 	case err != nil:

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -25,6 +26,10 @@ const (
 	heartbeat = 500 * time.Millisecond
 	quiet     = heartbeat * 3 / 2
 	batchSize = 64 // of a consumer that is pulled from
+
+	// patience is how long a subject that the server has may take to come, while no
+	// other new one does.
+	patience = 10 * time.Second
 
 	// forgotten is how long the server keeps a consumer that nobody listens to.
 	forgotten = 30 * time.Second
@@ -70,14 +75,21 @@ type tail struct {
 	root    string   // what all subjects of the stream begin with
 	filters []string // subjects; at least one
 	headers bool     // messages come without their data
+	lenient bool     // a list of several subjects may lack one that is written just as it begins
 	handle  func(*nats.Msg, *nats.MsgMetadata)
 	knows   func(all bool) // if not nil, called when all there is was handled, and when it begins anew
+
+	// seen has the sequence of the first message that was handled of each subject, until
+	// all that there was is; then it is nil, as it is if nobody asks.
+	seen  map[string]uint64
+	had   int       // how many there were as some were missing last
+	since time.Time // since when it is as many
 
 	created  time.Time // of the stream that last belongs to
 	last     uint64    // the sequence of the last message seen; 0 asks for a new start
 	lastTime time.Time // of that message
 
-	consumer jetstream.PushConsumer // that delivers, or did before the attempt
+	consumer jetstream.PushConsumer // that delivers, or did before the attempt; it shows whether the server lives
 	sure     bool                   // that the stream had last when consumer was made
 }
 
@@ -85,23 +97,32 @@ type tail struct {
 // for good.
 func (t *tail) run(ctx context.Context) error {
 	return stay(ctx, t.js.Conn(), t.what, func(ctx context.Context, r *reader) error {
-		if t.last == 0 && t.knows != nil {
-			t.knows(false)
+		if t.last == 0 {
+			t.seen, t.since = nil, time.Time{}
+			if t.knows != nil {
+				t.knows(false)
+			}
+			if t.knows != nil || isPrimed(ctx) {
+				t.seen = make(map[string]uint64)
+			}
 		}
 		d, err := t.deliver(ctx, r)
 		if err != nil {
 			return err
 		}
 		defer d.stop()
-		err = t.open(ctx, r, d)
+		stream, err := t.open(ctx, r, d)
 		if err == nil {
-			err = t.read(ctx, r, d)
+			err = t.read(ctx, r, d, stream)
 		}
 		if errors.Is(err, errOther) {
 			t.last = 0
 		}
-		if context.Cause(ctx) != errReconnect && ctx.Err() != nil {
+		switch {
+		case context.Cause(ctx) != errReconnect && ctx.Err() != nil:
 			t.close(d.consumer)
+		case t.consumer != d.consumer:
+			t.drop(d.consumer)
 		}
 		return err
 	})
@@ -159,8 +180,12 @@ func (t *tail) deliver(ctx context.Context, r *reader) (*delivery, error) {
 	})
 	if err != nil {
 		d.stop()
-		if api := (*jetstream.APIError)(nil); len(t.filters) > 1 && errors.As(err, &api) && api.ErrorCode == noFilter {
+		switch api := (*jetstream.APIError)(nil); {
+		case len(t.filters) < 2 || !errors.As(err, &api):
+		case api.ErrorCode == noFilter:
 			err = fmt.Errorf("%w: %w", errOneFilter, err)
+		case api.ErrorCode == overlap:
+			err = permanent{fmt.Errorf("of the filters %s one covers another, want each key covered once: %w", t.shownFilters(), err)}
 		}
 		return nil, err
 	}
@@ -169,22 +194,36 @@ func (t *tail) deliver(ctx context.Context, r *reader) (*delivery, error) {
 
 var errOneFilter = errors.New("the server knows one filter at most, want version 2.10 or later")
 
-// noFilter is the error of a server that saw none of several filters.
-const noFilter jetstream.ErrorCode = 10094
+const (
+	// noFilter is the error of a server that saw none of several filters.
+	noFilter jetstream.ErrorCode = 10094
+
+	// overlap is the error for filters that no server takes.
+	overlap jetstream.ErrorCode = 10138
+)
+
+// shownFilters returns the filters as the caller wrote them.
+func (t *tail) shownFilters() string {
+	var all []string
+	for _, f := range t.filters {
+		all = append(all, strconv.Quote(strings.TrimPrefix(f, t.root)))
+	}
+	return strings.Join(all, ", ")
+}
 
 func (d *delivery) stop() {
 	close(d.stopped)
 	d.sub.Unsubscribe() // an error says that the connection is closed
 }
 
-// none reports whether there was nothing to deliver when the consumer was made.
-func (d *delivery) none() bool {
+// total returns how many messages there were to deliver when the consumer was made.
+func (d *delivery) total() uint64 {
 	info := d.consumer.CachedInfo()
-	return info.NumPending+info.Delivered.Consumer == 0
+	return info.NumPending + info.Delivered.Consumer
 }
 
 // open finds out whether the delivery goes on where this tail has to.
-func (t *tail) open(ctx context.Context, r *reader, d *delivery) error {
+func (t *tail) open(ctx context.Context, r *reader, d *delivery) (jetstream.Stream, error) {
 	// Only now is it certain which stream the consumer reads at most: a stream
 	// that was replaced after this has taken the consumer with it.
 	var stream jetstream.Stream
@@ -193,18 +232,19 @@ func (t *tail) open(ctx context.Context, r *reader, d *delivery) error {
 		return err
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	info := stream.CachedInfo()
 	if err := checkSubjects(info.Config, t.root); err != nil {
-		return permanent{err}
+		return nil, permanent{err}
 	}
 	switch {
 	case t.last == 0:
-		t.created, t.sure, t.consumer = info.Created, true, d.consumer
-		return nil
+		t.created, t.sure = info.Created, true
+		t.replace(d.consumer)
+		return stream, nil
 	case !info.Created.Equal(t.created) || info.State.LastSeq < t.last:
-		return errOther
+		return nil, errOther
 	}
 	if t.sure {
 		// The one server that has the stream keeps its consumers in memory.
@@ -213,15 +253,15 @@ func (t *tail) open(ctx context.Context, r *reader, d *delivery) error {
 			return err
 		})
 		if errors.Is(err, errReconnect) || errors.Is(err, errSlow) && r.timeout < lastTimeout {
-			return err // ask again, with more patience
+			return nil, err // ask again, with more patience
 		}
 		t.sure = err == nil && info.Config.Replicas == 1
 	}
-	t.consumer = d.consumer
-	if !t.sure && d.none() {
-		return errOther // the last one is gone
+	t.replace(d.consumer)
+	if !t.sure && d.total() == 0 {
+		return nil, errOther // the last one is gone
 	}
-	return nil
+	return stream, nil
 }
 
 // checkSubjects returns an error if a stream has messages whose subjects do not begin
@@ -249,8 +289,22 @@ func (t *tail) close(consumer jetstream.PushConsumer) {
 	}
 }
 
+// replace has another consumer deliver from now on.
+func (t *tail) replace(consumer jetstream.PushConsumer) {
+	if t.consumer != nil {
+		t.drop(t.consumer)
+	}
+	t.consumer = consumer
+}
+
+// drop deletes a consumer some time, and does not wait for it. Without a connection it
+// is deleted when that is back, or the server forgets it.
+func (t *tail) drop(consumer jetstream.PushConsumer) {
+	t.js.Conn().Publish(names.API(t.js)+"CONSUMER.DELETE."+t.stream+"."+consumer.CachedInfo().Name, nil)
+}
+
 // read handles messages until something is wrong or ctx is done.
-func (t *tail) read(ctx context.Context, r *reader, d *delivery) error {
+func (t *tail) read(ctx context.Context, r *reader, d *delivery, stream jetstream.Stream) error {
 	return d.each(ctx, r, func(msg *nats.Msg, meta *nats.MsgMetadata) error {
 		seen := meta.Sequence.Stream == t.last && meta.Timestamp.Equal(t.lastTime)
 		if meta.Sequence.Stream == t.last && !seen || !seen && !t.sure {
@@ -261,15 +315,76 @@ func (t *tail) read(ctx context.Context, r *reader, d *delivery) error {
 			return nil
 		}
 		t.handle(msg, meta)
+		t.see(msg, meta)
 		t.last, t.lastTime = meta.Sequence.Stream, meta.Timestamp
 		return nil
-	}, func() error {
+	}, func(quiet bool) (bool, error) {
+		if t.seen != nil {
+			if all, err := t.complete(ctx, r, d, stream, quiet); !all {
+				return false, err
+			}
+			t.seen = nil
+		}
 		fed(ctx)
 		if t.knows != nil {
 			t.knows(true)
 		}
-		return nil
+		return true, nil
 	})
+}
+
+func (t *tail) see(msg *nats.Msg, meta *nats.MsgMetadata) {
+	if _, again := t.seen[msg.Subject]; t.seen != nil && !again {
+		t.seen[msg.Subject] = meta.Sequence.Stream
+	}
+}
+
+// complete reports whether a message of each subject that the stream has was handled,
+// though those that are written meanwhile have moved to the end. What the server says of
+// a consumer is no proof of that: while messages are replaced, it counts too few for a
+// moment, and for as long as the consumer lasts if they were as it was made. So the stream
+// is asked for its subjects, unless as many were handled as it had, all of them from before
+// it said so; or, if a part of it is read, unless that is quiet, and nothing was written
+// since a while before the consumer was made.
+func (t *tail) complete(ctx context.Context, r *reader, d *delivery, stream jetstream.Stream, quiet bool) (bool, error) {
+	state := stream.CachedInfo().State
+	if len(t.filters) == 1 && t.filters[0] == t.root+">" {
+		n := uint64(0)
+		for _, seq := range t.seen {
+			if seq <= state.LastSeq {
+				n++
+			}
+		}
+		quiet = n == state.NumSubjects
+	} else if !t.lenient && state.LastTime.After(d.consumer.CachedInfo().Created.Add(-time.Second)) {
+		quiet = false
+	}
+	if quiet {
+		return true, nil
+	}
+	for _, filter := range t.filters {
+		var info *jetstream.StreamInfo
+		err := r.ask(ctx, func(ctx context.Context) (err error) {
+			info, err = stream.Info(ctx, jetstream.WithSubjectFilter(filter))
+			return err
+		})
+		if err != nil {
+			return false, err
+		}
+		for subject := range info.State.Subjects {
+			if _, ok := t.seen[subject]; ok {
+				continue
+			}
+			if n := len(t.seen); n != t.had || t.since.IsZero() {
+				t.had, t.since = n, time.Now()
+			}
+			if time.Since(t.since) >= patience {
+				return false, fmt.Errorf("%w: the server has %s and does not deliver it, as one before 2.11.5 may do", errOther, subject)
+			}
+			return false, nil // it is to come
+		}
+	}
+	return true, nil
 }
 
 // errEnd ends a list.
@@ -277,7 +392,7 @@ var errEnd = errors.New("all is listed")
 
 // list calls handle for the last message of each subject, and returns nil if it
 // has seen them all. A subject that is written meanwhile moves to the end, so
-// the list ends where nothing follows, and not after as many as there were.
+// the list ends where nothing follows, and not after as many as there were: see each.
 func (t *tail) list(ctx context.Context) error {
 	nc := t.js.Conn()
 	status := nc.StatusChanged(nats.RECONNECTING, nats.CLOSED)
@@ -287,9 +402,10 @@ func (t *tail) list(ctx context.Context) error {
 	r := &reader{nc: nc, timeout: lastTimeout, works: func() {}}
 	asking, stop := context.WithCancel(watched)
 	defer stop()
+	t.seen = make(map[string]uint64)
+	var stream jetstream.Stream
 	fits := make(chan error, 1) // asked beside, so that a list takes no round trip more
 	go func() {
-		var stream jetstream.Stream
 		err := r.ask(asking, func(ctx context.Context) (err error) {
 			stream, err = t.js.Stream(ctx, t.stream)
 			return err
@@ -298,13 +414,24 @@ func (t *tail) list(ctx context.Context) error {
 			err = checkSubjects(stream.CachedInfo().Config, t.root)
 		}
 		fits <- err
+		close(fits)
 	}()
 	d, err := t.deliver(watched, r)
 	if err == nil {
 		err = d.each(watched, r, func(msg *nats.Msg, meta *nats.MsgMetadata) error {
 			t.handle(msg, meta)
+			t.see(msg, meta)
 			return nil
-		}, func() error { return errEnd })
+		}, func(quiet bool) (bool, error) {
+			if err := <-fits; err != nil {
+				return false, err
+			}
+			all, err := t.complete(watched, r, d, stream, quiet)
+			if all {
+				err = errEnd
+			}
+			return all, err
+		})
 		d.stop()
 		t.close(d.consumer)
 	}
@@ -320,17 +447,25 @@ func (t *tail) list(ctx context.Context) error {
 	case watched.Err() != nil:
 		err = context.Cause(watched)
 	}
+	if never := (permanent{}); errors.As(err, &never) {
+		err = never.error
+	}
 	return fmt.Errorf("natsadapter: %s: %w", t.what, err)
 }
 
 // each hands the messages of a delivery to handle, one by one, and calls caughtUp
-// whenever it has handled all that there is. It returns the error of either, what
-// is wrong, or nil when ctx is done.
+// when it may have handled all that there is, until that is so, as it returns. It returns
+// the error of either, what is wrong, or nil when ctx is done.
+//
+// A message says how many are to come after it, and the server may say 0 too soon: it
+// takes one that is replaced off that number at once, and counts the one in its place a
+// moment later. It is quiet if as many messages came as there were at first, none of them
+// written since. Else the server is asked for the consumer first.
 //
 // Silence is no proof of loss: a message may be on its way for longer than any
 // time-out. So when nothing comes the server is asked whether the consumer is
 // there. Its answer follows all that was sent before it.
-func (d *delivery) each(ctx context.Context, r *reader, handle func(*nats.Msg, *nats.MsgMetadata) error, caughtUp func() error) error {
+func (d *delivery) each(ctx context.Context, r *reader, handle func(*nats.Msg, *nats.MsgMetadata) error, caughtUp func(quiet bool) (all bool, err error)) error {
 	asking, cancel := context.WithCancel(ctx)
 	var asks sync.WaitGroup
 	defer asks.Wait()
@@ -340,8 +475,9 @@ func (d *delivery) each(ctx context.Context, r *reader, handle func(*nats.Msg, *
 		err  error
 	}
 	var answers chan answer // nil while the server is not asked
+	again := false          // to be asked once it has answered
 	ask := func() {
-		if answers != nil {
+		if again = answers != nil; again {
 			return
 		}
 		answers = make(chan answer, 1)
@@ -356,12 +492,18 @@ func (d *delivery) each(ctx context.Context, r *reader, handle func(*nats.Msg, *
 	}
 
 	var delivered, owed uint64 // messages
+	var old uint64             // those that were there before the consumer
 	behind := true             // there may be more than was delivered
-	if d.none() {
-		behind = false
-		if err := caughtUp(); err != nil {
-			return err
+	caught := false            // once it was not
+	catchUp := func(quiet bool) (err error) {
+		if !caught {
+			caught, err = caughtUp(quiet)
 		}
+		behind = !caught
+		return err
+	}
+	if d.total() == 0 {
+		ask()
 	}
 	tick := time.NewTicker(quiet)
 	defer tick.Stop()
@@ -392,11 +534,13 @@ func (d *delivery) each(ctx context.Context, r *reader, handle func(*nats.Msg, *
 				return errNoSubscriber // nothing would come
 			default:
 				owed = a.info.Delivered.Consumer
-				if behind && a.info.NumPending == 0 && owed == delivered {
-					behind = false
-					if err := caughtUp(); err != nil {
+				switch {
+				case behind && a.info.NumPending == 0 && owed <= delivered:
+					if err := catchUp(false); err != nil {
 						return err
 					}
+				case again:
+					ask()
 				}
 			}
 		case msg := <-d.msgs:
@@ -426,10 +570,17 @@ func (d *delivery) each(ctx context.Context, r *reader, handle func(*nats.Msg, *
 			if err := handle(msg, meta); err != nil {
 				return err
 			}
-			if behind = meta.NumPending > 0; !behind {
-				if err := caughtUp(); err != nil {
+			if !meta.Timestamp.After(d.consumer.CachedInfo().Created) {
+				old++
+			}
+			switch behind = true; {
+			case meta.NumPending > 0:
+			case caught, old == d.total():
+				if err := catchUp(true); err != nil {
 					return err
 				}
+			default:
+				ask()
 			}
 		}
 	}

@@ -30,10 +30,16 @@ import (
 // the server or the connection is gone, the context of r ends with
 // [reconcile.ErrLeaseLost] as its cause when two thirds of the TTL are over
 // since it last began to renew, by its own clock; it ends at once if the lease
-// is seen to be another's. What is left of the TTL is for r to return. A Reconciler
-// that has a Grace takes it also then, and a Group up to a second for its feeders: keep
-// both together below a third of the TTL. A leader that is stopped in order gives the
-// lease back when r has returned, and another one has it at once.
+// is seen to be another's. What is left of the TTL is for r to return: Elect does not
+// end the process if that takes longer, and another one leads then. A leader
+// that is stopped in order gives the lease back when r has returned, and another
+// one has it at once. It renews until then. If it cannot, the lease is lost as well.
+//
+// Elect ends only the context of r. A Reconciler that has a Grace lets its runs go on
+// for that long after the lease is lost. One in a Group is ended after its feeders, up to
+// a second later, and takes items meanwhile. Set its Queue to [Held] of the queue: then
+// its runs end with the lease, and it takes nothing after that. Without it, keep both
+// times together below a third of the TTL.
 //
 // After a lease is lost and r has returned, the process is a candidate again,
 // and r runs again when it wins. So r has to be a Runner that can run more than
@@ -154,8 +160,14 @@ func (c *candidate) win(ctx context.Context) (*term, error) {
 		if err == nil {
 			pause = min(ttl/4, longestPause)
 			watch.start(ctx, c.kv, c.name)
-			begin := time.Now()
+			begin, epoch := time.Now(), c.epoch
 			err = c.hold(ctx, ttl)
+			if err == nil {
+				_, err = c.ttl(ctx) // which reads the epoch
+			}
+			if err == nil && c.epoch != epoch {
+				err = errNewBucket
+			}
 			if err == nil {
 				number := c.epoch + c.revision
 				return &term{ttl: ttl, number: number, Lease: lease.New(context.WithValue(ctx, fenceKey{}, number), begin.Add(ttl*2/3))}, nil
@@ -176,6 +188,9 @@ func (c *candidate) win(ctx context.Context) (*term, error) {
 	}
 	return nil, nil
 }
+
+// errNewBucket says that it is not known which bucket the revision of our entry is of.
+var errNewBucket = errors.New("the bucket was made anew meanwhile")
 
 // ttl returns the TTL of the bucket as it is now: it may be another bucket.
 func (c *candidate) ttl(ctx context.Context) (time.Duration, error) {
@@ -240,7 +255,7 @@ func (c *candidate) lead(ctx context.Context, t *term, r reconcile.Runner) (agai
 	guarded := reconcile.Restart(reconcile.NoRetry, r) // against panics; and nil for the error of the lease
 	go func() { ended <- guarded.Run(t.Lease) }()
 	err = c.keep(t, ended)
-	lost := errors.Is(context.Cause(t.Lease), reconcile.ErrLeaseLost)
+	lost := t.Lost().Err() != nil
 	t.End(errTermOver)
 	c.release()
 	return err == nil && lost && ctx.Err() == nil, err

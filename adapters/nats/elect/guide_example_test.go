@@ -31,7 +31,7 @@ func Example_guideElect() {
 		var group reconcile.Group
 		group.Add("desired", reconcile.Feed(queue, natsadapter.KeyValue(js, "vms", natsadapter.EntryKey)))
 		group.Add("vms", elect.Elect(leases, "vms", &reconcile.Reconciler[string]{
-			Queue:     queue,
+			Queue:     elect.Held(queue), // runs end when the lease is lost, whatever the grace
 			Reconcile: makeVM,
 		}))
 		return group.Run(ctx)

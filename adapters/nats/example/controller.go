@@ -86,7 +86,9 @@ func (c *controller) lead(ctx context.Context) error {
 		group.Add(name, &reconcile.Poller[string]{Name: name, Queue: q, GetItems: items, Period: c.period})
 	}
 	group.Add("reconciler", &reconcile.Reconciler[string]{
-		Name: "sites", Queue: q, Reconcile: c.reconcile, Workers: 4,
+		// Held: runs end when the lease is lost, though the feeders end first, and though
+		// there is a grace.
+		Name: "sites", Queue: elect.Held(q), Reconcile: c.reconcile, Workers: 4,
 		// A call whose answer is lost with a server lasts as long as its context.
 		Timeout: 5 * time.Second, Grace: time.Second, Retry: reconcile.Backoff(100*time.Millisecond, time.Minute),
 		OnResult: func(r reconcile.Result[string]) {

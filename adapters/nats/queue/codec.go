@@ -72,28 +72,47 @@ func newCodec[T comparable]() (codec[T], error) {
 }
 
 // funcCodec returns a codec of one token by functions of the user. A panic in
-// them is an error.
+// them is an error. So is an item that decode does not make anew from what encode
+// returns, as a new pointer is: the maps of a Queue know an item by ==, so a run of it
+// would be taken for one that this process does not have, and start twice.
 func funcCodec[T comparable](encode func(T) string, decode func(string) (T, error)) codec[T] {
+	encodeItem := func(item T) (s string, err error) {
+		defer func() {
+			if p := recover(); p != nil {
+				err = fmt.Errorf("natsadapter: the function to encode items panicked for %#v: %v", item, p)
+			}
+		}()
+		return encode(item), nil
+	}
+	decodeItem := func(s string) (item T, err error) {
+		defer func() {
+			if p := recover(); p != nil {
+				err = fmt.Errorf("natsadapter: the function to decode items panicked for %q: %v", s, p)
+			}
+		}()
+		return decode(s)
+	}
 	return codec[T]{
 		shape: "of NewQueueFunc", // as NewFunc was called: it is in the metadata of streams
-		encode: func(item T) (tokens string, err error) {
-			defer func() {
-				if p := recover(); p != nil {
-					err = fmt.Errorf("natsadapter: the function to encode items panicked for %#v: %v", item, p)
-				}
-			}()
-			return string(appendToken(nil, encode(item))), nil
+		encode: func(item T) (string, error) {
+			s, err := encodeItem(item)
+			if err != nil {
+				return "", err
+			}
+			switch same, err := decodeItem(s); {
+			case err != nil:
+				return "", fmt.Errorf("natsadapter: item %s is encoded as %q, which cannot be decoded: %w", brief(item), brief(s), err)
+			case same != item:
+				return "", fmt.Errorf("natsadapter: item %s of type %T is encoded as %q, which is decoded as another item, %s; want one that is equal by ==, which a new pointer is not",
+					brief(item), item, brief(s), brief(same))
+			}
+			return string(appendToken(nil, s)), nil
 		},
 		decode: func(s string) (item T, err error) {
 			if s, err = unescape(s); err != nil {
 				return item, err
 			}
-			defer func() {
-				if p := recover(); p != nil {
-					err = fmt.Errorf("natsadapter: the function to decode items panicked for %q: %v", s, p)
-				}
-			}()
-			return decode(s)
+			return decodeItem(s)
 		},
 	}
 }

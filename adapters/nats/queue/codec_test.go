@@ -144,6 +144,29 @@ func TestCodecFunc(t *testing.T) {
 	}
 }
 
+// The queue knows an item by ==. What decode makes anew is another item each time, so
+// that a run in flight would be reclaimed while it lives.
+func TestCodecFuncRefusesItemsThatAreNotEqualAgain(t *testing.T) {
+	type machine struct{ name string }
+	pointers := funcCodec(func(m *machine) string { return m.name }, func(s string) (*machine, error) { return &machine{s}, nil })
+	if tokens, err := pointers.encode(&machine{"m1"}); err == nil || !strings.Contains(err.Error(), "m1") || !strings.Contains(err.Error(), "*queue.machine") {
+		t.Errorf("a pointer to m1: %q, %v, want an error that names item and type", tokens, err)
+	}
+	q := &Queue[*machine]{cfg: Config{Name: "q"}, codec: pointers}
+	if item, _, err := q.decode(stored{subject: "q.i.m1", seq: 1, data: []byte(`{"phase":"ready"}`)}); err == nil {
+		t.Errorf("a record of m1: %v, want an error", item)
+	}
+	known := map[string]*machine{"m1": {"m1"}}
+	same := funcCodec(func(m *machine) string { return m.name }, func(s string) (*machine, error) { return known[s], nil })
+	if tokens, err := same.encode(known["m1"]); err != nil || tokens != "m1" {
+		t.Errorf("the one pointer to m1: %q, %v", tokens, err)
+	}
+	lossy := funcCodec(strings.ToLower, func(s string) (string, error) { return s, nil })
+	if tokens, err := lossy.encode("A"); err == nil {
+		t.Errorf("an item that is encoded as another one: %q, want an error", tokens)
+	}
+}
+
 func TestLongItemsAreShortened(t *testing.T) {
 	long := strings.Repeat("x", maxTokens)
 	if got := shorten(long); got != long {

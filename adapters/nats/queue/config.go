@@ -41,10 +41,11 @@ type Config struct {
 
 	// Gone decides about an item whose process was gone in its run, by a crash or
 	// because it lost its lease: a failure as any, whose error wraps ErrGone. The
-	// item is held for the delay that Gone returns, or given up. Nil means at once
-	// after the first failure in a row, and from then on a delay that doubles from
-	// a second to a minute. It is asked in the process that finds the item,
-	// whichever that is.
+	// item is held for the delay that Gone returns, or not retried. As for any
+	// reconcile.RetryPolicy, a negative delay counts as five minutes, and zero as
+	// one second from the second failure on. Nil means at once after the first
+	// failure in a row, and from then on a delay that doubles from a second to a
+	// minute. It is called in the process that finds the item, whichever that is.
 	Gone reconcile.RetryPolicy
 
 	// Owner says who this process is, for those who look at the queue; it need

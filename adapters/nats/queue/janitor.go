@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/reconkernel/reconcile"
 )
 
 // This file looks after what members leave behind that are gone. member.go has the
@@ -37,6 +39,7 @@ import (
 // others is what this process knows of the members.
 type others struct {
 	born    time.Time
+	epoch   uint64 // of the stream that members are of
 	members map[string]*seenMember
 	dead    map[string]time.Time // declared gone, and when we learned it
 	elder   string               // the eldest member, if that is another; empty if there was none
@@ -300,6 +303,7 @@ func (q *Queue[T]) goneForALease(id string) bool {
 // of a lease. It reports whether it is sure that none is left.
 func (q *Queue[T]) declareSilent() (sure bool) {
 	q.mu.Lock()
+	own := q.member
 	silent := make(map[string]uint64)
 	for id, s := range q.others.members {
 		if id != q.member.id && s.Gone == "" && time.Since(s.since) >= q.cfg.Lease {
@@ -307,6 +311,13 @@ func (q *Queue[T]) declareSilent() (sure bool) {
 		}
 	}
 	q.mu.Unlock()
+	if len(silent) > 0 {
+		// They may have joined in a stream made anew, where all sequences are smaller than
+		// those of this member: see silentSince.
+		if epoch, err := q.wire.epoch(q.life); err != nil || epoch != own.epoch {
+			return false
+		}
+	}
 	sure = true
 	for id, seq := range silent {
 		grave, at, err := q.declareGone(q.life, id, seq, false)
@@ -389,7 +400,7 @@ func (q *Queue[T]) reclaim(item T, s seen) {
 	}
 }
 
-// askGone asks the policy.
+// askGone asks the policy, and corrects its delay as the kernel does.
 func (q *Queue[T]) askGone(err error, failures int) (delay time.Duration, again bool) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -397,7 +408,8 @@ func (q *Queue[T]) askGone(err error, failures int) (delay time.Duration, again 
 			delay, again = goneRetry(err, failures)
 		}
 	}()
-	return q.cfg.Gone(err, failures)
+	_, o := reconcile.Classify(err, failures, q.cfg.Gone)
+	return o.Delay, !o.Done
 }
 
 // post hands an op of the queue's own to the outbox. After Close has begun, or

@@ -93,7 +93,7 @@ type past struct {
 
 // silentSince returns since when at the latest another member is silent whose
 // last sign of life has the sequence seq: all that this member has stored since
-// has a higher one.
+// has a higher one, unless the stream was made anew meanwhile.
 func (m *member) silentSince(seq uint64) time.Time {
 	for _, p := range m.past {
 		if p.seq > seq {
@@ -257,6 +257,10 @@ func (q *Queue[T]) renew() bool {
 	m.stored(seq, q.cfg.Lease)
 	until := sent.Add(q.cfg.Lease * 3 / 4)
 	if joins {
+		if q.others.epoch != m.epoch {
+			q.others.epoch = m.epoch
+			clear(q.others.members) // how long they are silent may be measured in the stream before
+		}
 		m.lease = lease.New(context.Background(), until)
 		context.AfterFunc(m.lease, func() { q.overdue(m.id) })
 	}

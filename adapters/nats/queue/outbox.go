@@ -173,23 +173,22 @@ func (q *Queue[T]) send() {
 	}
 }
 
-// storedLocked takes note of what was stored.
+// storedLocked takes note of what was stored. The item may have been claimed anew while
+// a give-back waited in line: then h, and what is held, are not the run that it ends.
 func (q *Queue[T]) storedLocked(item T, h *holding, b *batch, after seen) {
 	q.counted.Coalesced += uint64(b.folds)
-	if h == nil {
-		return
-	}
 	for i := range b.ops {
-		if o := &b.ops[i]; o.fence == h.fence && o.owner == h.owner && o.verb != verbReclaim {
-			q.giving--
-			if q.held[item] == h { // it may be ours anew already
-				delete(q.held, item)
-				q.checkEmptyLocked()
-			}
-			return
+		o := &b.ops[i]
+		if !o.verb.gives() {
+			continue
+		}
+		q.giving--
+		if now := q.held[item]; now != nil && now.owner == o.owner && now.fence == o.fence {
+			delete(q.held, item)
+			q.checkEmptyLocked()
 		}
 	}
-	if after.running && after.fence == h.fence {
+	if h != nil && after.running && after.fence == h.fence {
 		h.record, h.seq = after.record, after.seq
 	}
 }

@@ -101,7 +101,7 @@ type Queue[T comparable] struct {
 	outbox     outbox[T]
 	room       room[T]
 	held       map[T]*holding
-	giving     int // holdings that are being given back
+	giving     int // give-backs that are to be stored
 	waiters    []*waiter[T]
 	intake     intake[T]
 	member     member
@@ -126,9 +126,9 @@ type Queue[T comparable] struct {
 // replicas, items of another shape (other fields, or other kinds of them), another
 // version of what processes write, a permission that is missing, and a server that
 // is too old are errors. It stores a reserve for a full
-// store, if there is none; that it cannot is no error. It blocks until the server
-// has answered or ctx is done, 15 s at most if ctx has no deadline, and starts
-// nothing. Many processes may call it at once.
+// store, if there is none; that it cannot is no error. It blocks until the connection
+// is there and the server has answered, or ctx is done, 15 s at most if ctx has no
+// deadline, and starts nothing. Many processes may call it at once.
 func New[T comparable](ctx context.Context, js jetstream.JetStream, cfg Config) (*Queue[T], error) {
 	c, err := newCodec[T]()
 	if err != nil {
@@ -139,12 +139,13 @@ func New[T comparable](ctx context.Context, js jetstream.JetStream, cfg Config) 
 
 // NewFunc is [New] for items of any type. Encode must return equal
 // strings for equal items and unequal strings for others, and decode must undo
-// it. Both are called from several goroutines at once, may call methods of the
-// queue, and have to return soon. A panic in encode is an error of
-// [Queue.EnqueueContext] and [Queue.Remove]; the other verbs log it, and ignore
-// the item. After a panic or an error in decode, which is logged, the record of
-// that item is left alone; so is a record that encode does not make of the item
-// that decode makes of it.
+// it: what it returns is equal to the item by ==, so it is no new pointer, and no
+// struct that has one. Both are called from several goroutines at once, each time that
+// an item is enqueued or taken, may call methods of the queue, and have to return soon.
+// A panic in one of them, an error of decode, and an item that decode does not return
+// anew are errors of [Queue.EnqueueContext] and [Queue.Remove]; the other verbs log
+// them, and ignore the item. A record for which that happens, or that encode does not
+// make of the item that decode makes of it, is left alone, and that is logged.
 func NewFunc[T comparable](ctx context.Context, js jetstream.JetStream, cfg Config,
 	encode func(T) string, decode func(string) (T, error),
 ) (*Queue[T], error) {

@@ -14,6 +14,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/reconkernel/reconcile/adapters/nats/internal/names"
 )
 
 // This file creates and checks the stream and the consumer of a [Queue].
@@ -47,7 +49,10 @@ const (
 
 // setUp creates the stream and the consumer, or checks those that are there.
 func setUp(ctx context.Context, js jetstream.JetStream, cfg Config, shape string) (jetstream.Stream, version, error) {
-	server := js.Conn().ConnectedServerVersion()
+	server, err := serverVersion(ctx, js.Conn())
+	if err != nil {
+		return nil, version{}, fmt.Errorf("natsadapter: stream %s: waiting for a server: %w", cfg.Name, err)
+	}
 	v := parseVersion(server)
 	if !v.atLeast(oldest) {
 		return nil, v, fmt.Errorf("natsadapter: the server is nats-server %s, and a queue needs %d.%d.%d or later",
@@ -91,6 +96,26 @@ func setUp(ctx context.Context, js jetstream.JetStream, cfg Config, shape string
 			consumerName, cfg.Name, strings.Join(wrong, "; "))
 	}
 	return s, v, nil
+}
+
+// serverVersion waits for the connection and returns the version of its server, of which
+// nats.go knows nothing while it is not connected.
+func serverVersion(ctx context.Context, nc *nats.Conn) (string, error) {
+	for {
+		err := nc.FlushWithContext(ctx) // it ends when the connection is lost as well
+		switch {
+		case err == nil:
+			if v := nc.ConnectedServerVersion(); v != "" {
+				return v, nil
+			}
+		case ctx.Err() != nil:
+			return "", context.Cause(ctx)
+		case nc == nil:
+			return "", err
+		case nc.IsClosed():
+			return "", names.Closed(nc)
+		}
+	}
 }
 
 // checkMetadata checks what the metadata of a stream says of its queue.

@@ -8,6 +8,7 @@ package queue_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -281,6 +282,33 @@ func TestQueueIsCreatedOnceItsNameIsFree(t *testing.T) {
 	}
 	if err := q.Close(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// A server that is not there yet is waited for, and not taken for one that is too old.
+func TestQueueWaitsForItsConnection(t *testing.T) {
+	s := natstest.New(t)
+	js := s.JetStream(t)
+	lost := js.Conn().StatusChanged(nats.RECONNECTING)
+	s.Kill()
+	<-lost
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
+	cancel()
+	if _, err := queue.New[string](ctx, js, queue.Config{Name: "q"}); !errors.Is(err, context.Canceled) {
+		t.Errorf("without a connection, and no time to wait: %v, want %v", err, context.Canceled)
+	}
+	var starts sync.WaitGroup
+	defer starts.Wait()
+	starts.Go(s.Start)
+	q, err := queue.New[string](t.Context(), js, queue.Config{Name: "q"})
+	if err != nil {
+		t.Fatalf("as the server starts: %v", err)
+	}
+	closeAtEnd(t, q)
+	js.Conn().Close()
+	_, err = queue.New[string](t.Context(), js, queue.Config{Name: "q"})
+	if !errors.Is(err, nats.ErrConnectionClosed) {
+		t.Errorf("on a closed connection: %v, want %v", err, nats.ErrConnectionClosed)
 	}
 }
 

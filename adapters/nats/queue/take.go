@@ -108,22 +108,6 @@ func (q *Queue[T]) endWaitersLocked() {
 	q.waiters = nil
 }
 
-// A runContext is the context of a run. It ends with the lease, and says so when
-// it is asked, though the timer of the lease is late, as in a process that was
-// stopped.
-type runContext struct {
-	context.Context
-	lease *lease.Lease
-	end   context.CancelCauseFunc
-}
-
-func (c *runContext) Err() error {
-	if c.lease.Over() {
-		c.end(reconcile.ErrLeaseLost)
-	}
-	return c.Context.Err()
-}
-
 // Lease returns a context that carries what [Fence] returns, and ends with
 // [reconcile.ErrLeaseLost] when the item is no longer ours. Its Err looks at the
 // clock, so that it says so in time also if this process was stopped; that of a
@@ -144,7 +128,7 @@ func (q *Queue[T]) Lease(ctx context.Context, item T) context.Context {
 	} else {
 		h.ends = append(h.ends, end)
 	}
-	return &runContext{ctx, h.lease, end}
+	return &lease.Run{Context: ctx, Lease: h.lease, End: end}
 }
 
 type fenceKey struct{}

@@ -7,7 +7,6 @@ package lease
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -15,25 +14,46 @@ import (
 )
 
 // A Lease is the context of what runs under it. It ends when the time is up,
-// with [reconcile.ErrLeaseLost] as its cause, unless it is extended before. Its
+// with [reconcile.ErrLeaseLost] as its cause, unless it is extended before. If it ends
+// first for another reason, as for an orderly stop, the lease lasts on until the time is
+// up, and may be extended: what runs under it may take its time to end. Its
 // methods may be called from any goroutine.
 type Lease struct {
 	context.Context
 	cancel context.CancelCauseFunc
+	lost   context.Context // done once the lease is lost
+	lose   context.CancelFunc
 	timer  *time.Timer
 
 	mu       sync.Mutex // guards deadline
 	deadline time.Time
 }
 
-// New returns a lease until a deadline, or until ctx is done.
+// New returns a lease until a deadline, whose context ends with ctx as well.
 func New(ctx context.Context, deadline time.Time) *Lease {
 	l := &Lease{deadline: deadline}
 	l.Context, l.cancel = context.WithCancelCause(ctx)
+	l.lost, l.lose = context.WithCancel(context.Background())
 	l.mu.Lock() // the timer may fire at once
 	defer l.mu.Unlock()
 	l.timer = time.AfterFunc(time.Until(deadline), func() { l.Over() })
 	return l
+}
+
+type key struct{}
+
+// Of returns the lease that ctx is made from, or nil.
+func Of(ctx context.Context) *Lease {
+	l, _ := ctx.Value(key{}).(*Lease)
+	return l
+}
+
+// Value returns the lease itself for [Of].
+func (l *Lease) Value(k any) any {
+	if k == (key{}) {
+		return l
+	}
+	return l.Context.Value(k)
 }
 
 // Err returns an error as soon as the time is up. It does not wait for a timer,
@@ -43,7 +63,7 @@ func (l *Lease) Err() error {
 	return l.Context.Err()
 }
 
-// Over ends the lease if its time is up, and reports whether it has ended. The
+// Over ends the lease if its time is up, and reports whether it is lost. The
 // time is up by either clock, as one of them stands still while a machine sleeps.
 func (l *Lease) Over() bool {
 	now := time.Now()
@@ -53,10 +73,13 @@ func (l *Lease) Over() bool {
 	if up {
 		l.End(reconcile.ErrLeaseLost)
 	}
-	return l.Context.Err() != nil && errors.Is(context.Cause(l.Context), reconcile.ErrLeaseLost)
+	return l.lost.Err() != nil
 }
 
-// Extend sets another deadline. It reports whether the lease had not ended before.
+// Lost returns a context that is done once the lease is lost.
+func (l *Lease) Lost() context.Context { return l.lost }
+
+// Extend sets another deadline. It reports whether the lease was not lost before.
 func (l *Lease) Extend(deadline time.Time) bool {
 	if l.Over() {
 		return false
@@ -68,10 +91,29 @@ func (l *Lease) Extend(deadline time.Time) bool {
 	return true
 }
 
-// End ends the lease with a cause.
+// End ends the lease with a cause, of which [reconcile.ErrLeaseLost] says that it is lost.
 func (l *Lease) End(cause error) {
 	l.cancel(cause)
+	if cause == reconcile.ErrLeaseLost {
+		l.lose()
+	}
 	l.timer.Stop()
+}
+
+// A Run is the context of a run. It ends with the lease, and says so when it is asked,
+// though the timer of the lease is late, as in a process that was stopped.
+type Run struct {
+	context.Context
+	Lease *Lease
+	End   context.CancelCauseFunc // of Context
+}
+
+// Err returns an error as soon as the lease is lost, or Context has ended.
+func (r *Run) Err() error {
+	if r.Lease.Over() {
+		r.End(reconcile.ErrLeaseLost)
+	}
+	return r.Context.Err()
 }
 
 // Rewrite writes the entry of a lease anew, over the one of ours with the number

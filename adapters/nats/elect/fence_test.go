@@ -1,0 +1,137 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package elect
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// A bucket keeps one lease in memory.
+type bucket struct {
+	jetstream.KeyValue
+	ttl     time.Duration
+	created time.Time
+	broken  time.Time // from then on it does not answer; zero for never
+
+	value    []byte
+	revision uint64
+
+	before, after func() // a write; nil for nothing
+}
+
+var errBroken = errors.New("broken")
+
+func (b *bucket) answer() error {
+	if !b.broken.IsZero() && !time.Now().Before(b.broken) {
+		return errBroken
+	}
+	return nil
+}
+
+type bucketStatus struct {
+	jetstream.KeyValueStatus
+	ttl     time.Duration
+	created time.Time
+}
+
+func (s bucketStatus) TTL() time.Duration { return s.ttl }
+
+func (s bucketStatus) StreamInfo() *jetstream.StreamInfo {
+	return &jetstream.StreamInfo{Created: s.created}
+}
+
+func (b *bucket) Bucket() string { return "leases" }
+
+func (b *bucket) Status(context.Context) (jetstream.KeyValueStatus, error) {
+	return bucketStatus{ttl: b.ttl, created: b.created}, b.answer()
+}
+
+func (b *bucket) Watch(context.Context, string, ...jetstream.WatchOpt) (jetstream.KeyWatcher, error) {
+	return nil, errBroken // there is a timer as well
+}
+
+func (b *bucket) Create(_ context.Context, _ string, value []byte, _ ...jetstream.KVCreateOpt) (uint64, error) {
+	return b.write(value, nil, jetstream.ErrKeyExists)
+}
+
+func (b *bucket) Update(_ context.Context, _ string, value []byte, last uint64) (uint64, error) {
+	return b.write(value, &last, jetstream.ErrKeyRevisionMismatch)
+}
+
+func (b *bucket) write(value []byte, last *uint64, conflict error) (uint64, error) {
+	if b.before != nil {
+		b.before()
+	}
+	if b.after != nil {
+		defer b.after()
+	}
+	switch err := b.answer(); {
+	case err != nil:
+		return 0, err
+	case last == nil && b.value != nil, last != nil && *last != b.revision:
+		return 0, conflict
+	}
+	b.value = value
+	b.revision++
+	return b.revision, nil
+}
+
+type bucketEntry struct {
+	jetstream.KeyValueEntry
+	value    []byte
+	revision uint64
+}
+
+func (e bucketEntry) Value() []byte    { return e.value }
+func (e bucketEntry) Revision() uint64 { return e.revision }
+
+func (b *bucket) Get(context.Context, string) (jetstream.KeyValueEntry, error) {
+	if b.value == nil {
+		return nil, jetstream.ErrKeyNotFound
+	}
+	return bucketEntry{value: b.value, revision: b.revision}, b.answer()
+}
+
+func (b *bucket) Delete(context.Context, string, ...jetstream.KVDeleteOpt) error {
+	if err := b.answer(); err != nil {
+		return err
+	}
+	b.value = nil
+	b.revision++
+	return nil
+}
+
+// The Fence of a term is higher than those before, also if the bucket is made anew while
+// the lease is won.
+func TestFenceOfABucketThatIsMadeAnew(t *testing.T) {
+	for _, when := range []string{"before the lease is written", "after it"} {
+		t.Run(when, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				kv := &bucket{ttl: 30 * time.Second, created: time.Now(), revision: 1000}
+				time.Sleep(time.Second)
+				anew := sync.OnceFunc(func() { kv.created, kv.value, kv.revision = time.Now(), nil, 0 })
+				if kv.before = anew; when == "after it" {
+					kv.before, kv.after = nil, anew
+				}
+				var fence, want uint64
+				err := Elect(kv, "leader", reconcile.RunFunc(func(ctx context.Context) error {
+					fence, want = Fence(ctx), uint64(kv.created.UnixNano())+kv.revision
+					return nil
+				})).Run(t.Context())
+				if err != nil || fence != want {
+					t.Errorf("the fence is %d, %v; want %d, of the bucket as it is now", fence, err, want)
+				}
+			})
+		})
+	}
+}

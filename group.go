@@ -176,8 +176,8 @@ func (g *Group) removeLocked(m *member) {
 // without members returns at once. It returns once every member has returned. Its error is
 // that of the member that failed first, before or after the end of ctx, wrapped with the
 // member's name; it is nil if none failed. A panic is a failure, with a [*PanicError].
-// After the end of ctx, an error that wraps that of ctx is no failure. If [errors.Join]
-// joins it with another error, it is one. Later failures are logged.
+// After the end of ctx, an error that wraps the error of ctx is not a failure. An
+// [errors.Join] of that error and another one is a failure. Later failures are logged.
 //
 // If members have not returned when ShutdownTimeout is over, Run returns all the
 // same. Its error matches [ErrStillRunning], names those members, and is joined

@@ -248,7 +248,7 @@ func (s *Set[K, D, A]) Reconcile(ctx context.Context, key K) error {
 		return waitBecause(err)
 	}
 	err = s.Delete(ctx, key, actual)
-	if outcome, _ := reconcile.Classify(err, 1, nil); outcome == reconcile.Succeeded {
+	if outcome, _ := reconcile.Classify(err, 1, reconcile.NoRetry); outcome == reconcile.Succeeded {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.accepted, key) // another thing may have the key when Apply is called again

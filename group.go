@@ -85,6 +85,7 @@ type Group struct {
 
 // A shutdown is how a Group and the Groups inside it end together.
 type shutdown struct {
+	around       *shutdown     // of the Group around; nil if there is none
 	begun        chan struct{} // closed when the feeders have to end
 	cause        error         // why they do; set before begun is closed
 	feedersEnded chan struct{} // closed when no feeder is waited for any more
@@ -106,6 +107,16 @@ func (s *shutdown) add(inside *shutdown) {
 		}
 	})
 	s.inside = append(s.inside, inside)
+}
+
+// hasBegun reports whether the Group of s, or one around it, has begun to end.
+func (s *shutdown) hasBegun() bool {
+	for ; s != nil; s = s.around {
+		if isDone(s.begun) {
+			return true
+		}
+	}
+	return false
 }
 
 type shutdownKey struct{}
@@ -165,8 +176,8 @@ func (g *Group) removeLocked(m *member) {
 // without members returns at once. It returns once every member has returned. Its error is
 // that of the member that failed first, before or after the end of ctx, wrapped with the
 // member's name; it is nil if none failed. A panic is a failure, with a [*PanicError].
-// After the end of ctx, an error that wraps that of ctx is no failure. If [errors.Join]
-// joins it with another error, it is one. Later failures are logged.
+// After the end of ctx, an error that wraps the error of ctx is not a failure. An
+// [errors.Join] of that error and another one is a failure. Later failures are logged.
 //
 // If members have not returned when ShutdownTimeout is over, Run returns all the
 // same. Its error matches [ErrStillRunning], names those members, and is joined
@@ -177,7 +188,7 @@ func (g *Group) removeLocked(m *member) {
 // because they end one after the other. Each has ended once its member has
 // returned.
 //
-// If ctx is done at the call, no member starts. If Run is called while the Group around
+// If ctx is done at the call, no member starts. If Run is called while a Group around
 // this one ends, only Reconcilers start.
 //
 // A Group runs once: another Run, at the same time or later, is a [Terminal]
@@ -191,7 +202,7 @@ func (g *Group) Run(ctx context.Context) error {
 	if around != nil {
 		aroundBegun = around.begun
 	}
-	if err := g.begin(ctx, around, isDone(aroundBegun)); err != nil {
+	if err := g.begin(ctx, around); err != nil {
 		return err
 	}
 	select {
@@ -246,12 +257,12 @@ func (g *Group) Run(ctx context.Context) error {
 	return errors.Join(g.first, fmt.Errorf("%w after %v: %q", ErrStillRunning, g.ShutdownTimeout, names))
 }
 
-// begin starts the members added so far: none if ctx is done, and only Reconcilers if the
+// begin starts the members added so far: none if ctx is done, and only Reconcilers if a
 // Group around has begun to end.
-func (g *Group) begin(ctx context.Context, around *shutdown, aroundEnds bool) error {
+func (g *Group) begin(ctx context.Context, around *shutdown) error {
 	done := ctx.Err() != nil
 	var late []*member
-	if aroundEnds {
+	if around.hasBegun() {
 		g.mu.Lock()
 		late = slices.Clone(g.members)
 		g.mu.Unlock()
@@ -263,7 +274,7 @@ func (g *Group) begin(ctx context.Context, around *shutdown, aroundEnds bool) er
 		return Terminal(errors.New("reconcile: Group.Run was called before; a Group runs once"))
 	}
 	log, _ := ctx.Value(memberKey{}).(memberLog)
-	g.shutdown = &shutdown{begun: make(chan struct{}), feedersEnded: make(chan struct{})}
+	g.shutdown = &shutdown{around: around, begun: make(chan struct{}), feedersEnded: make(chan struct{})}
 	if around != nil {
 		around.add(g.shutdown)
 	}

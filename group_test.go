@@ -340,11 +340,18 @@ func TestGroupThatStartsDuringTheEndStartsNoFeeder(t *testing.T) {
 			j := record.New()
 			q := reconcile.NewQueue[string]()
 			q.Enqueue("a")
+			inside := groupOf(lateFeeder(t), waiting(record.New()), groupOf(lateFeeder(t), waiting(record.New())))
 			late := groupOf(lateFeeder(t), groupOf(lateFeeder(t)), &reconcile.Reconciler[string]{Queue: q, Reconcile: func(ctx context.Context, item string) error {
 				j.Note("%s runs", item)
 				<-ctx.Done()
 				j.Note("%s is cut", item)
 				return nil
+			}}, inside)
+			began := time.Now()
+			late.Add("slow", unwrapper{waiting(record.New()), func() {
+				if time.Since(began) > 10*time.Second { // inside begins while late asks which of its members are feeders
+					time.Sleep(time.Millisecond)
+				}
 			}})
 			run := launch(t, groupOf(
 				member(j, "feeder", time.Minute, nil),
@@ -356,7 +363,7 @@ func TestGroupThatStartsDuringTheEndStartsNoFeeder(t *testing.T) {
 			if err := run.wait(); err != nil {
 				t.Error(err)
 			}
-			j.Want(t, "0s feeder begins", fmt.Sprintf("%v a runs", 10*time.Second+ready), "11s a is cut", "1m10s feeder ends")
+			j.Want(t, "0s feeder begins", fmt.Sprintf("%v a runs", 10*time.Second+ready+time.Millisecond), "11s a is cut", "1m10s feeder ends")
 		})
 	}
 }
@@ -1185,7 +1192,7 @@ type unwrapper struct {
 	unwrap func()
 }
 
-func (u unwrapper) Unwrap() reconcile.Runner { u.unwrap(); return nil }
+func (u unwrapper) Unwrap() reconcile.Runner { u.unwrap(); return u.Runner }
 
 // A Runner whose Unwrap panics is none that runs a Reconciler, and an error whose Error
 // method does not return has the text of that.

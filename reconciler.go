@@ -56,8 +56,9 @@ type Reconciler[T comparable] struct {
 	Timeout time.Duration
 
 	// Grace is the time for which runs in flight may continue once ctx is done, before
-	// Run ends their contexts; 0 ends them at once. Grace also holds if ctx is done because
-	// this process lost a lease, as that of a leader: keep it below the rest of the lease.
+	// Run ends their contexts; 0 ends them at once. Grace also applies if ctx is done
+	// because this process lost a lease, such as that of a leader. It must then be shorter
+	// than the time until another process may take the lease.
 	Grace time.Duration
 
 	// Retry decides whether and when a failed run is retried; nil means [DefaultRetry].

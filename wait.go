@@ -106,8 +106,8 @@ func (q *Queue[T]) giveUpWaiting(ctx context.Context, items []T, watchers []watc
 	return errs
 }
 
-// A leftItem is the line about an item that is left. It matches the cause of that, because
-// it is no failure of its own beside it, see isOwn.
+// A leftItem is the line about an item that is left. It matches the cause for which the
+// wait ended, so that isOwn does not take the line for a failure.
 type leftItem struct {
 	error
 	cause error

@@ -174,6 +174,7 @@ func (s *Set[K, D, A]) Apply(ctx context.Context, r *reconcile.Reconciler[K]) er
 		case <-time.After(s.deleteAfter()):
 		}
 		var errList error
+		k, _ = s.snapshot() // with the runs that have begun
 		k, errList = s.list(ctx, k, accepted, 0)
 		s.commit(k)
 		now, _ = s.split(&k, later)

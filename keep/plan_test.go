@@ -240,6 +240,22 @@ func TestAcceptAndApplyAgain(t *testing.T) {
 	})
 }
 
+// TestStatsAfterApply count what Apply has ensured as in sync, also without an InSync, and
+// if an Absent thing made it list twice at first.
+func TestStatsAfterApply(t *testing.T) {
+	bubble(t, 20, func(w *world) {
+		w.set.InSync = nil
+		w.do(func() { w.desired["t00"] = gone; delete(w.desired, "t01") })
+		if err := w.set.Apply(w.t.Context(), nil); err != nil {
+			t.Error(err)
+		}
+		w.took("0s -t00", "5m0s -t01")
+		if s := w.set.Stats(); s.Desired != 19 || s.OutOfSync != 0 || w.ensured != 18 {
+			t.Errorf("Stats are %+v after %d things were ensured, want none out of sync after 18", s, w.ensured)
+		}
+	})
+}
+
 // TestAcceptEndsWithTheDeletion, so that Apply rejects the deletion of a thing that exists
 // again, also if Delete ended with a recheck.
 func TestAcceptEndsWithTheDeletion(t *testing.T) {

@@ -248,7 +248,7 @@ func (s *Set[K, D, A]) Reconcile(ctx context.Context, key K) error {
 		return waitBecause(err)
 	}
 	err = s.Delete(ctx, key, actual)
-	if outcome, _ := reconcile.Classify(err, 1, nil); outcome == reconcile.Succeeded {
+	if outcome, _ := reconcile.Classify(err, 1, reconcile.NoRetry); outcome == reconcile.Succeeded {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.accepted, key) // another thing may have the key when Apply is called again
@@ -343,8 +343,8 @@ func (s *Set[K, D, A]) Stats() Stats {
 }
 
 // Accept allows the deletion of those keys of a [*Rejection] that are still rejected. Its
-// argument is the error of Rejected or Apply. It is the error of Plan only while Run goes
-// on, or after an Apply that was rejected. Accept takes effect with the next pair of
+// argument is the error of Rejected or Apply. The error of Plan is accepted only while Run
+// goes on, or after an Apply that was rejected. Accept takes effect with the next pair of
 // listings: Run lists soon, and without Run the next Apply lists. The other keys of that
 // pair are judged without the accepted ones, so up to MaxDeleted of them may be deleted
 // too. Accept returns an error if none of the keys is rejected. It does not block.

@@ -170,6 +170,22 @@ func TestLookupAloneDoesNotDelete(t *testing.T) {
 	}
 }
 
+// TestDeleteThatFails asks only the policy of the Reconciler, and returns the error as it is.
+func TestDeleteThatFails(t *testing.T) {
+	policy := reconcile.DefaultRetry
+	defer func() { reconcile.DefaultRetry = policy }()
+	reconcile.DefaultRetry = func(error, int) (time.Duration, bool) { panic("DefaultRetry is called") }
+	bubble(t, 5, func(w *world) {
+		w.set.DeleteAfter = -1
+		w.do(func() { delete(w.desired, "t00") })
+		w.deletes = func(string) error { return errDown }
+		r := &reconcile.Reconciler[string]{Retry: reconcile.NoRetry, Logger: w.set.Logger}
+		if err := w.set.Apply(w.t.Context(), r); !errors.Is(err, errDown) {
+			t.Errorf("Apply returned %v, want the error of Delete", err)
+		}
+	})
+}
+
 // TestNothingHappensOnceTheContextHasEnded, also if Lookup then returns no error, such as
 // a search over pages that stops.
 func TestNothingHappensOnceTheContextHasEnded(t *testing.T) {

@@ -123,8 +123,10 @@ func (w *watched) Run(ctx context.Context) (err error) {
 	failure := errPanicked // unless Run returns; the panic goes on to whoever catches it, with its stack
 	defer func() { w.group.note(w.member, memberEnded, failure) }()
 	err = w.start(ctx, w.runner)
-	// Restart returns nil for an error that says no more than that ctx is done.
-	failure = reconcile.Restart(reconcile.NoRetry, reconcile.RunFunc(func(context.Context) error { return err })).Run(ctx)
+	failure = err
+	if ctx.Err() != nil { // Restart then returns nil for an error that says no more than that. Before, it might restart.
+		failure = reconcile.Restart(reconcile.NoRetry, reconcile.RunFunc(func(context.Context) error { return err })).Run(ctx)
+	}
 	return err
 }
 

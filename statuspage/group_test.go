@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"strings"
 	"testing"
@@ -229,6 +230,23 @@ func TestGroupFailures(t *testing.T) {
 			if got := members(t, page); got != test.member {
 				t.Errorf("members = %s, want %s", got, test.member)
 			}
+		}
+	})
+}
+
+// A method of an error that panics does not keep the Group from ending.
+func TestGroupEndsWithAnErrorWhoseMethodPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		group := &statuspage.Group{}
+		page := statuspage.New(group)
+		group.Add("a", reconcile.RunFunc(func(context.Context) error { return (*fs.PathError)(nil) }))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if err := group.Run(ctx); err == nil || ctx.Err() != nil {
+			t.Errorf("Run = %v, want an error before ctx ends", err)
+		}
+		if got := members(t, page); !strings.HasPrefix(got, "a: failed, 1, 0s, ") {
+			t.Errorf("members = %s, want one that failed", got)
 		}
 	})
 }

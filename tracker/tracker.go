@@ -43,8 +43,8 @@ import (
 type Tracker[T, V comparable] struct {
 	// Queue gets an Enqueue of each item that is new, changed or gone. Items that are new
 	// in the first complete listing, or in a listing before it, are offered instead, so
-	// that items with events run first. If Queue has the method State of a
-	// [reconcile.Queue], an item in flight is enqueued all the same.
+	// that items with events run first. If Queue is a *[reconcile.Queue], an item in flight
+	// is enqueued all the same.
 	Queue reconcile.Enqueuer[T]
 
 	// List yields the existing items, in any order. It may read them page by page: each
@@ -308,9 +308,10 @@ func (t *Tracker[T, V]) compare(listed Listed[T, V], share share) error {
 }
 
 // inFlight reports whether the queue shows that an item is in flight. The queue then
-// ignores an Offer, although the run may have begun before the item changed.
+// ignores an Offer, although the run may have begun before the item changed. No other queue
+// is asked: the State of a queue on a server may be a request, and a listing has many items.
 func (t *Tracker[T, V]) inFlight(item T) bool {
-	q, ok := t.Queue.(interface{ State(T) reconcile.State })
+	q, ok := t.Queue.(*reconcile.Queue[T])
 	return ok && q.State(item).Phase == reconcile.InFlight
 }
 

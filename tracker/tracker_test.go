@@ -286,6 +286,29 @@ func TestTrackerEnqueuesAnItemInFlightInTheFirstListing(t *testing.T) {
 	})
 }
 
+// remote is a queue on a server, whose State is a request.
+type remote struct {
+	*reconcile.Queue[string]
+	requests *int
+}
+
+func (q remote) State(item string) reconcile.State {
+	*q.requests++
+	return q.Queue.State(item)
+}
+
+// A listing makes no request for each of its items.
+func TestTrackerAsksNoOtherQueueForAState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		requests := 0
+		q := remote{reconcile.NewQueue[string](), &requests}
+		trackInto(t, &letters{Resync: -1}, q, nil, "a1 b1 c1")
+		if requests != 0 || q.Len() != 3 {
+			t.Errorf("after %d requests %d items are ready, want none and 3", requests, q.Len())
+		}
+	})
+}
+
 // Version returns the listed version already at the moment of the Enqueue.
 func TestTrackerVersionIsKnownBeforeTheEnqueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -325,7 +325,10 @@ func (t *term) run(ctx context.Context, r reconcile.Runner, stopped <-chan struc
 	}()
 	err := r.Run(running)
 	if cause := context.Cause(t.lost); cause != nil {
-		if err == nil || errors.Is(err, running.Err()) || errors.Is(err, reconcile.ErrLeaseLost) {
+		end(cause)
+		// Restart returns nil for an error that says no more than that running is done.
+		failure := reconcile.Restart(reconcile.NoRetry, reconcile.RunFunc(func(context.Context) error { return err })).Run(running)
+		if failure == nil {
 			return fmt.Errorf("elect: %w", cause)
 		}
 		return fmt.Errorf("elect: %w; then: %w", cause, err)

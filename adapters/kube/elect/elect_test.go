@@ -6,6 +6,7 @@ package elect_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -164,6 +165,30 @@ func TestLostLease(t *testing.T) {
 					t.Errorf("got %q, want %q and 35 to 44 s", f.took(), want)
 				}
 			})
+		})
+	}
+}
+
+// TestLostLeaseBesideAFailure has the runner fail as it is ended: Run returns both errors.
+func TestLostLeaseBesideAFailure(t *testing.T) {
+	failure := errors.New("no flush")
+	for _, c := range []struct {
+		err  func(ctx context.Context) error
+		fail bool
+	}{
+		{func(ctx context.Context) error { return fmt.Errorf("read: %w", ctx.Err()) }, false},
+		{func(ctx context.Context) error { return errors.Join(ctx.Err(), context.Cause(ctx)) }, false},
+		{func(ctx context.Context) error { return errors.Join(ctx.Err(), failure) }, true},
+		{func(ctx context.Context) error { return errors.Join(context.Cause(ctx), failure) }, true},
+	} {
+		bubble(t, func(t *testing.T, f *field) {
+			err := elect.Elect(f.config("a", broken(21*time.Second, false)), reconcile.RunFunc(func(ctx context.Context) error {
+				<-ctx.Done()
+				return c.err(ctx)
+			})).Run(t.Context())
+			if !errors.Is(err, reconcile.ErrLeaseLost) || errors.Is(err, failure) != c.fail || strings.Contains(err.Error(), "; then: ") != c.fail {
+				t.Errorf("Run returns %v, want the lost lease, and then the failure: %v", err, c.fail)
+			}
 		})
 	}
 }

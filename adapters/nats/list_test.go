@@ -80,31 +80,38 @@ func TestListIsComplete(t *testing.T) {
 	}{
 		"nothing is written": {
 			scripted{total: 2, first: []message{{"m", before, 1}, {"k", before, 0}}},
-			[]string{"m", "k"}, 0,
+			[]string{"m", "k"},
+			0,
 		},
 		"one that is to come is replaced": {
 			scripted{total: 2, first: []message{{"m", before, 0}}, answers: []counted{{nil, 1, 1}, {[]message{{"k", since, 0}}, 2, 0}}},
-			[]string{"m", "k"}, 2,
+			[]string{"m", "k"},
+			2,
 		},
 		"one that is to come is replaced, before it is counted": {
 			scripted{total: 2, first: []message{{"m", before, 0}}, answers: []counted{{[]message{{"k", since, 0}}, 2, 0}}},
-			[]string{"m", "k"}, 1,
+			[]string{"m", "k"},
+			1,
 		},
 		"a new one comes in the place of it": {
 			scripted{total: 2, first: []message{{"m", before, 1}, {"new", since, 0}}, answers: []counted{{[]message{{"k", since, 0}}, 3, 0}}},
-			[]string{"m", "new", "k"}, 1,
+			[]string{"m", "new", "k"},
+			1,
 		},
 		"the first one is replaced as well": {
 			scripted{total: 2, first: []message{{"m", before, 1}, {"m", since, 0}}, answers: []counted{{nil, 2, 1}, {[]message{{"k", since, 0}}, 3, 0}}},
-			[]string{"m", "m", "k"}, 2,
+			[]string{"m", "m", "k"},
+			2,
 		},
 		"the only one is replaced as the consumer is made": {
 			scripted{total: 0, answers: []counted{{[]message{{"k", since, 0}}, 1, 0}}},
-			[]string{"k"}, 1,
+			[]string{"k"},
+			1,
 		},
 		"one that is to come is deleted": {
 			scripted{total: 2, first: []message{{"m", before, 0}}, answers: []counted{{nil, 1, 0}}},
-			[]string{"m"}, 1,
+			[]string{"m"},
+			1,
 		},
 		"there is nothing": {
 			scripted{total: 0, answers: []counted{{nil, 0, 0}}},
@@ -112,7 +119,8 @@ func TestListIsComplete(t *testing.T) {
 		},
 		"more is written all the time": {
 			scripted{total: 2, first: []message{{"m", before, 0}}, answers: []counted{{[]message{{"k", since, 0}, {"k", since, 0}}, 2, 0}, {[]message{{"k", since, 0}}, 2, 0}}},
-			[]string{"m", "k", "k"}, 1,
+			[]string{"m", "k", "k"},
+			1,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

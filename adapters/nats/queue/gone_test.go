@@ -21,8 +21,11 @@ func TestGoneDelaysAreThoseOfARetryPolicy(t *testing.T) {
 			failures int
 			want     time.Duration
 		}{
-			{0, 1, 0}, {0, 2, time.Second},
-			{-1, 1, 5 * time.Minute}, {doubled(34), 34, 5 * time.Minute}, {doubled(64), 64, time.Second},
+			{0, 1, 0},
+			{0, 2, time.Second},
+			{-1, 1, 5 * time.Minute},
+			{doubled(34), 34, 5 * time.Minute},
+			{doubled(64), 64, time.Second},
 			{time.Hour, 3, time.Hour},
 		} {
 			for _, retry := range []bool{true, false} {

@@ -288,7 +288,7 @@ var days = []day{
 		figures: []figure{
 			{name: "deleted", of: deleted},
 			{name: "corrected, p99", of: quantile(0.99, hour, anyDrift), unit: "s", bound: 400},
-			{name: "calls an hour", of: callsAnHour(hour, 4*hour), bound: 80000, grows: true},
+			{name: "calls an hour", of: callsAnHour(hour, 4*hour), bound: 80000, grows: true, alone: true}, // by chance 57,000 to 66,000; the ticker makes 60,000
 		},
 	},
 	{
@@ -350,7 +350,7 @@ var days = []day{
 		},
 		figures: []figure{
 			{name: "the others corrected, p50", of: quantile(0.5, hour, func(d drift) bool { return !isPoison(d.name) }), unit: "s", bound: 135},
-			{name: "the others corrected, p99", of: quantile(0.99, hour, func(d drift) bool { return !isPoison(d.name) }), unit: "s", bound: 1500, many: true},
+			{name: "the others corrected, p99", of: quantile(0.99, hour, func(d drift) bool { return !isPoison(d.name) }), unit: "s", bound: 1500, many: true, alone: true}, // 17 to 20 minutes; with the usual loops 11 to 19
 		},
 	},
 	{

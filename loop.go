@@ -75,8 +75,8 @@ func (r *Reconciler[T]) Run(ctx context.Context) error {
 // Apply does not wait for items that runs enqueue: they stay in the Queue. To wait for
 // them too, call Run, and [Queue.EnqueueAndWait] and [Queue.WaitIdle] meanwhile.
 //
-// If a field is wrong, Apply returns a [Terminal] error and enqueues nothing. It blocks. It may be called
-// again, and several times at once if Reconcile and the hooks allow that.
+// If a field is wrong, Apply returns a [Terminal] error and enqueues nothing. It blocks. It
+// may be called again, and several times at once if Reconcile and the hooks allow that.
 func (r *Reconciler[T]) Apply(ctx context.Context, items ...T) error {
 	c := *r
 	if c.Queue == nil {
@@ -144,6 +144,7 @@ func newLoop[T comparable](ctx context.Context, r *Reconciler[T]) (*loop[T], err
 	return l, nil
 }
 
+// check returns an error that names a field that is missing or out of its range.
 func (r *Reconciler[T]) check() error {
 	if err := checkQueue[T]("Reconciler.Queue", r.Queue); err != nil {
 		return err

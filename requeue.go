@@ -387,3 +387,23 @@ func (p RetryPolicy) loggingOverflow(logger *slog.Logger) RetryPolicy {
 // NoRetry is a [RetryPolicy] that never retries: the failure is logged, and the
 // queue drops the item until it is enqueued or offered again.
 func NoRetry(error, int) (time.Duration, bool) { return 0, false }
+
+// An unscheduled error hides each RequeueError in an error. It scheduled the item, and
+// not the caller, which may be a run of another queue and return the error.
+type unscheduled struct{ err error }
+
+func (e unscheduled) Error() string        { return e.err.Error() }
+func (e unscheduled) Is(target error) bool { return errors.Is(e.err, target) }
+
+func (e unscheduled) As(target any) bool {
+	_, requeue := target.(*RequeueError)
+	return !requeue && errors.As(e.err, target)
+}
+
+// hideRequeue returns err as an unscheduled error, or nil if err is nil.
+func hideRequeue(err error) error {
+	if err == nil {
+		return nil
+	}
+	return unscheduled{err}
+}

@@ -116,26 +116,6 @@ type leftItem struct {
 func (l leftItem) Unwrap() error        { return l.error }
 func (l leftItem) Is(target error) bool { return errors.Is(l.cause, target) }
 
-// An unscheduled error hides each RequeueError in an error. It scheduled the item, and
-// not the caller, which may be a run of another queue and return the error.
-type unscheduled struct{ err error }
-
-func (e unscheduled) Error() string        { return e.err.Error() }
-func (e unscheduled) Is(target error) bool { return errors.Is(e.err, target) }
-
-func (e unscheduled) As(target any) bool {
-	_, requeue := target.(*RequeueError)
-	return !requeue && errors.As(e.err, target)
-}
-
-// hideRequeue returns err as an unscheduled error, or nil if err is nil.
-func hideRequeue(err error) error {
-	if err == nil {
-		return nil
-	}
-	return unscheduled{err}
-}
-
 // WaitIdle blocks until no item is ready, in flight, or waiting for anything but a
 // recheck. A scheduled run ([RequeueAfter], [RequeueWithin], [Queue.EnqueueAfter]) is
 // remaining work, and so is a retry. Items that a source has not enqueued yet are not

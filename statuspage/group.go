@@ -124,7 +124,7 @@ func (w *watched) Run(ctx context.Context) (err error) {
 	defer func() { w.group.note(w.member, memberEnded, failure) }()
 	err = w.start(ctx, w.runner)
 	failure = err
-	if ctx.Err() != nil { // Restart then returns nil for an error that says no more than that. Before, it might restart.
+	if ctx.Err() != nil { // Restart returns nil for the error of ctx. Before the end of ctx, it could call the function again.
 		failure = reconcile.Restart(reconcile.NoRetry, reconcile.RunFunc(func(context.Context) error { return err })).Run(ctx)
 	}
 	return err

@@ -318,9 +318,9 @@ func (t *tail) read(ctx context.Context, r *reader, d *delivery, stream jetstrea
 		t.see(msg, meta)
 		t.last, t.lastTime = meta.Sequence.Stream, meta.Timestamp
 		return nil
-	}, func(quiet bool) (bool, error) {
+	}, func(unchanged bool) (bool, error) {
 		if t.seen != nil {
-			if all, err := t.complete(ctx, r, d, stream, quiet); !all {
+			if all, err := t.complete(ctx, r, d, stream, unchanged); !all {
 				return false, err
 			}
 			t.seen = nil
@@ -344,9 +344,9 @@ func (t *tail) see(msg *nats.Msg, meta *nats.MsgMetadata) {
 // a consumer is no proof of that: while messages are replaced, it counts too few for a
 // moment, and for as long as the consumer lasts if they were as it was made. So the stream
 // is asked for its subjects, unless as many were handled as it had, all of them from before
-// it said so; or, if a part of it is read, unless that is quiet, and nothing was written
+// it said so; or, if a part of it is read, unless unchanged is true, and nothing was written
 // since a while before the consumer was made.
-func (t *tail) complete(ctx context.Context, r *reader, d *delivery, stream jetstream.Stream, quiet bool) (bool, error) {
+func (t *tail) complete(ctx context.Context, r *reader, d *delivery, stream jetstream.Stream, unchanged bool) (bool, error) {
 	state := stream.CachedInfo().State
 	if len(t.filters) == 1 && t.filters[0] == t.root+">" {
 		n := uint64(0)
@@ -355,11 +355,11 @@ func (t *tail) complete(ctx context.Context, r *reader, d *delivery, stream jets
 				n++
 			}
 		}
-		quiet = n == state.NumSubjects
+		unchanged = n == state.NumSubjects
 	} else if !t.lenient && state.LastTime.After(d.consumer.CachedInfo().Created.Add(-time.Second)) {
-		quiet = false
+		unchanged = false
 	}
-	if quiet {
+	if unchanged {
 		return true, nil
 	}
 	for _, filter := range t.filters {
@@ -422,11 +422,11 @@ func (t *tail) list(ctx context.Context) error {
 			t.handle(msg, meta)
 			t.see(msg, meta)
 			return nil
-		}, func(quiet bool) (bool, error) {
+		}, func(unchanged bool) (bool, error) {
 			if err := <-fits; err != nil {
 				return false, err
 			}
-			all, err := t.complete(watched, r, d, stream, quiet)
+			all, err := t.complete(watched, r, d, stream, unchanged)
 			if all {
 				err = errEnd
 			}
@@ -459,13 +459,13 @@ func (t *tail) list(ctx context.Context) error {
 //
 // A message says how many are to come after it, and the server may say 0 too soon: it
 // takes one that is replaced off that number at once, and counts the one in its place a
-// moment later. It is quiet if as many messages came as there were at first, none of them
+// moment later. Unchanged is true if as many messages came as there were at first, none of them
 // written since. Else the server is asked for the consumer first.
 //
 // Silence is no proof of loss: a message may be on its way for longer than any
 // time-out. So when nothing comes the server is asked whether the consumer is
 // there. Its answer follows all that was sent before it.
-func (d *delivery) each(ctx context.Context, r *reader, handle func(*nats.Msg, *nats.MsgMetadata) error, caughtUp func(quiet bool) (all bool, err error)) error {
+func (d *delivery) each(ctx context.Context, r *reader, handle func(*nats.Msg, *nats.MsgMetadata) error, caughtUp func(unchanged bool) (all bool, err error)) error {
 	asking, cancel := context.WithCancel(ctx)
 	var asks sync.WaitGroup
 	defer asks.Wait()
@@ -495,9 +495,9 @@ func (d *delivery) each(ctx context.Context, r *reader, handle func(*nats.Msg, *
 	var old uint64             // those that were there before the consumer
 	behind := true             // there may be more than was delivered
 	caught := false            // once it was not
-	catchUp := func(quiet bool) (err error) {
+	catchUp := func(unchanged bool) (err error) {
 		if !caught {
-			caught, err = caughtUp(quiet)
+			caught, err = caughtUp(unchanged)
 		}
 		behind = !caught
 		return err

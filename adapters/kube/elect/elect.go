@@ -326,7 +326,7 @@ func (t *term) run(ctx context.Context, r reconcile.Runner, stopped <-chan struc
 	err := r.Run(running)
 	if cause := context.Cause(t.lost); cause != nil {
 		end(cause)
-		// Restart returns nil for an error that says no more than that running is done.
+		// Restart returns nil for the error of running.
 		failure := reconcile.Restart(reconcile.NoRetry, reconcile.RunFunc(func(context.Context) error { return err })).Run(running)
 		if failure == nil {
 			return fmt.Errorf("elect: %w", cause)

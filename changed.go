@@ -37,8 +37,8 @@ import (
 // In the last row the outcome is [Requeued], and the next run starts at once, also with
 // HoldRetries. There is one limit: it starts at least one second after the start of this
 // run, so that a run that enqueues its own item does not become a hot loop. The count of
-// failures is reset, because the failures were those of an outdated desired state. If the next run has
-// been cancelled by Remove, that row does not apply.
+// failures is reset, because the failures were those of an outdated desired state. If the
+// next run has been cancelled by Remove, that row does not apply.
 //
 // It may be called several times in a run, and from any goroutine. For the
 // context of a run that has returned, it returns one that has ended. Outside of

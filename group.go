@@ -490,11 +490,12 @@ func (a after) Ready() func(ctx context.Context) error { return a.ready }
 //     field is, or when ctx is done and r failed for another reason. A joined error is
 //     Terminal if each failure in it is, as for [Classify]; a panic never is.
 //
-// After a run that lasted at least ten times as long as the pause before it, the next pause
-// is as short as the first one. A pause of zero counts as one second in this comparison. So
-// a healthy stream that a proxy cuts each minute is up most of the time. A run of a minute or more resets the
-// count of failures that [RetryPolicy.Limit] compares. A negative delay of p counts as
-// five minutes, and zero as one second from the second failure on.
+// After a run that lasted at least ten times as long as the pause before it, the next
+// pause is as short as the first one. A pause of zero counts as one second in this
+// comparison. So a healthy stream that a proxy cuts each minute is up most of the time. A
+// run of a minute or more resets the count of failures that [RetryPolicy.Limit] compares.
+// A negative delay of p counts as five minutes, and zero as one second from the second
+// failure on.
 //
 // Restart logs to the [Logger] of ctx: the 1st, 2nd, 4th, 8th … failure since a run of a
 // minute or more.

@@ -49,9 +49,10 @@ func RequeueWithin(d time.Duration) error { return RequeueError{Delay: d} }
 // and [RequeueWithin] while the work is in progress. A d of zero or less means now.
 func RecheckWithin(d time.Duration) error { return RequeueError{Delay: d, Recheck: true} }
 
-// A RequeueError is the error of [RequeueAfter], [RequeueWithin] and [RecheckWithin]. If an error wraps a RequeueError, as [errors.As] finds it, the run has
-// not failed. An [errors.Join] is different: its members are classified one by one; see
-// [Classify]. The zero RequeueError asks for another run now.
+// A RequeueError is the error of [RequeueAfter], [RequeueWithin] and [RecheckWithin]. If
+// an error wraps a RequeueError, as [errors.As] finds it, the run has not failed. An
+// [errors.Join] is different: its members are classified one by one; see [Classify]. The
+// zero RequeueError asks for another run now.
 type RequeueError struct {
 	Delay    time.Duration // the next run starts after Delay at the latest; zero or less means now
 	MinDelay time.Duration // no event starts it sooner; a Delay that is less counts as MinDelay
@@ -288,11 +289,11 @@ func (a answer) join(b answer) answer {
 	return a
 }
 
-// A RetryPolicy decides whether a failed run is retried, and after which delay. Failures counts the failures in a row, this one
-// included, so it starts at 1. A delay of zero means now after the first failure, and
-// one second from the second failure on. A negative delay is an overflow and counts as
-// five minutes; a [Reconciler] and [Restart] log it once for each Run. A policy is
-// called from many goroutines at once.
+// A RetryPolicy decides whether a failed run is retried, and after which delay. Failures
+// counts the failures in a row, this one included, so it starts at 1. A delay of zero
+// means now after the first failure, and one second from the second failure on. A negative
+// delay is an overflow and counts as five minutes; a [Reconciler] and [Restart] log it
+// once for each Run. A policy is called from many goroutines at once.
 type RetryPolicy func(err error, failures int) (delay time.Duration, retry bool)
 
 // DefaultRetry is the policy of a nil RetryPolicy: a back-off from one second to

@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log"
 	"os"
 	"os/signal"
@@ -51,7 +52,10 @@ func main() {
 		},
 		Delete: func(_ context.Context, name, _ string) error {
 			log.Println("delete", name)
-			return os.Remove(filepath.Join("out", name))
+			if err := os.Remove(filepath.Join("out", name)); !errors.Is(err, os.ErrNotExist) {
+				return err
+			}
+			return nil // somebody else deleted it
 		},
 	}
 	var group reconcile.Group

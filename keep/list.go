@@ -31,7 +31,7 @@ type known[K comparable, D, A any] struct {
 	listed     bool             // the last pair has listed Actual
 	complete   bool             // and Desired, and Run or Apply goes on
 	todo       map[K]int        // desired and missing, or not in sync: in how many listings of Actual, with the same values
-	unseen     map[K]int        // those of todo for which no run has begun since; changed by Reconcile
+	unseen     map[K]int        // those of todo for which no run has begun since, or the last one failed; changed by Reconcile
 	surplus    map[K]surplus[D] // existing, and not desired or Absent
 	rejection  error            // of the last complete pair: nil or a *Rejection[K]
 	rejectedAt time.Time        // when the first of those in a row ended
@@ -336,8 +336,14 @@ func (s *Set[K, D, A]) snapshot() (known[K, D, A], map[K]struct{}) {
 func (s *Set[K, D, A]) commit(next known[K, D, A]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	unseen := maps.Clone(next.todo)
+	for key := range s.known.unseen {
+		if _, was := next.unseen[key]; !was { // its run has failed since the listing began
+			unseen[key] = 1
+		}
+	}
 	s.known = next
-	s.known.unseen = maps.Clone(next.todo)
+	s.known.unseen = unseen
 	maps.DeleteFunc(s.accepted, func(key K, _ struct{}) bool {
 		thing, ok := next.surplus[key]
 		return !ok || thing.absent

@@ -92,7 +92,8 @@ type Set[K comparable, D, A any] struct {
 	Actual func(ctx context.Context) (map[K]A, error)
 
 	// InSync reports whether a thing is in its desired state, as far as the listings show.
-	// Nil means that a thing is ensured when one of its two values is new or has changed.
+	// Nil means that a thing is ensured when one of its two values is new or has changed,
+	// and again until Ensure has succeeded.
 	InSync func(desired D, actual A) bool
 
 	// Ensure creates a thing, or corrects it. It checks first and is idempotent. Its errors
@@ -223,6 +224,12 @@ func (s *Set[K, D, A]) Reconcile(ctx context.Context, key K) error {
 		return waitBecause(errNotListed)
 	}
 	s.mu.Unlock()
+	unseen := true // Its queue may drop an item that fails.
+	defer func() {
+		if unseen {
+			s.setUnseen(key)
+		}
+	}()
 	if s.Lookup != nil {
 		var err error
 		if desired, ok, err = s.Lookup(ctx, key, desired); err != nil {
@@ -238,6 +245,7 @@ func (s *Set[K, D, A]) Reconcile(ctx context.Context, key K) error {
 	if ensure {
 		errEnsure = s.Ensure(ctx, key, desired)
 	}
+	unseen = !succeeded(errEnsure)
 	actual, err := s.deletable(key, absent) // as listed now, because Lookup may have taken long
 	switch {
 	case errEnsure != nil: // the end of the other reason wakes the item all the same
@@ -248,12 +256,27 @@ func (s *Set[K, D, A]) Reconcile(ctx context.Context, key K) error {
 		return waitBecause(err)
 	}
 	err = s.Delete(ctx, key, actual)
-	if outcome, _ := reconcile.Classify(err, 1, reconcile.NoRetry); outcome == reconcile.Succeeded {
+	if succeeded(err) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.accepted, key) // another thing may have the key when Apply is called again
 	}
 	return err
+}
+
+// succeeded reports whether a run that returned err is over.
+func succeeded(err error) bool {
+	outcome, _ := reconcile.Classify(err, 1, reconcile.NoRetry)
+	return outcome == reconcile.Succeeded
+}
+
+// setUnseen has the next listing offer a key that is not in sync, also without an InSync.
+func (s *Set[K, D, A]) setUnseen(key K) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known.unseen != nil {
+		s.known.unseen[key] = 1
+	}
 }
 
 // waitBecause makes an item wait for the listing that ends the reason.

@@ -614,6 +614,50 @@ func TestWithoutInSync(t *testing.T) {
 	})
 }
 
+// TestFailureWithoutInSync ensures again what failed and was dropped by the queue, although
+// neither of its values has changed since.
+func TestFailureWithoutInSync(t *testing.T) {
+	slow := func(w *world) {
+		w.existing = func(_ context.Context, all map[string]string) (map[string]string, error) {
+			time.Sleep(30 * time.Second)
+			return all, nil
+		}
+	}
+	for name, c := range map[string]struct {
+		fail func(w *world)
+		want string
+	}{
+		"Ensure fails":  {func(w *world) { w.ensures = func() error { return errDown } }, "18m0s +t04"},
+		"Ensure panics": {func(w *world) { w.ensures = func() error { panic(errDown) } }, "18m0s +t04"},
+		"Lookup fails":  {func(w *world) { w.lookupErr = errDown }, "18m0s +t04"},
+		"during a listing": {func(w *world) {
+			slow(w)
+			w.ensures = func() error { time.Sleep(40 * time.Second); return errDown }
+		}, "15m30s +t04"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 20, func(w *world) {
+				w.set.InSync = nil
+				w.set.Resync = -1
+				w.retry = reconcile.NoRetry
+				w.withLookup()
+				w.start()
+				w.wait(10 * time.Minute)
+				w.do(func() { c.fail(w); w.desired["t04"] = "2" })
+				w.wait(5*time.Minute - time.Second)
+				w.took()
+				w.do(func() { w.ensures, w.lookupErr = nil, nil })
+				w.wait(4 * time.Minute)
+				w.took(c.want)
+				w.wait(time.Hour)
+				if w.ensured != 22 { // each once, and t04 after the change of each of its values
+					t.Errorf("things were ensured %d times, want 22", w.ensured)
+				}
+			})
+		})
+	}
+}
+
 // TestDriftDuringARun is corrected by the next run, also without an InSync, although the
 // listing that shows it comes while the run is in flight.
 func TestDriftDuringARun(t *testing.T) {

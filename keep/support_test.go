@@ -39,11 +39,13 @@ type world struct {
 	listed    func(ctx context.Context, desired map[string]string) (map[string]string, error) // what Desired makes of it
 	existing  func(ctx context.Context, actual map[string]string) (map[string]string, error)  // the same of Actual
 	deletes   func(key string) error
+	ensures   func() error
 	ensured   int
 	history   []string // each change, with its time
 	begun     time.Time
 	lookupErr error
 
+	retry reconcile.RetryPolicy // nil means the default
 	queue *reconcile.Queue[string]
 	stop  func()
 }
@@ -75,6 +77,12 @@ func newWorld(t *testing.T, n int) *world {
 			return all, nil
 		},
 		Ensure: func(_ context.Context, key, desired string) error {
+			w.mu.Lock()
+			ensures := w.ensures
+			w.mu.Unlock()
+			if ensures != nil {
+				return ensures()
+			}
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.ensured++
@@ -140,7 +148,7 @@ func (w *world) runAgain() {
 	w.set.Queue = w.queue
 	group := reconcile.Group{Logger: w.set.Logger}
 	group.Add("set", w.set)
-	group.Add("things", &reconcile.Reconciler[string]{Queue: w.queue, Reconcile: w.set.Reconcile, Workers: 4})
+	group.Add("things", &reconcile.Reconciler[string]{Queue: w.queue, Reconcile: w.set.Reconcile, Workers: 4, Retry: w.retry})
 	ended := make(chan error)
 	go func() { ended <- group.Run(ctx) }()
 	w.stop = func() {

@@ -224,7 +224,7 @@ func (s *Set[K, D, A]) Reconcile(ctx context.Context, key K) error {
 		return waitBecause(errNotListed)
 	}
 	s.mu.Unlock()
-	unseen := true // Its queue may drop an item that fails.
+	unseen := true // Its queue drops an item that fails, and one that Lookup does not know yet.
 	defer func() {
 		if unseen {
 			s.setUnseen(key)
@@ -244,9 +244,10 @@ func (s *Set[K, D, A]) Reconcile(ctx context.Context, key K) error {
 	var errEnsure error
 	if ensure {
 		errEnsure = s.Ensure(ctx, key, desired)
+		unseen = !succeeded(errEnsure)
 	}
-	unseen = !succeeded(errEnsure)
 	actual, err := s.deletable(key, absent) // as listed now, because Lookup may have taken long
+	unseen = unseen && (ensure || err == errNothing)
 	switch {
 	case errEnsure != nil: // the end of the other reason wakes the item all the same
 		return errEnsure

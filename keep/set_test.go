@@ -614,8 +614,8 @@ func TestWithoutInSync(t *testing.T) {
 	})
 }
 
-// TestFailureWithoutInSync ensures again what failed and was dropped by the queue, although
-// neither of its values has changed since.
+// TestFailureWithoutInSync ensures again what was not ensured, and dropped by the queue,
+// although neither of its values has changed since.
 func TestFailureWithoutInSync(t *testing.T) {
 	slow := func(w *world) {
 		w.existing = func(_ context.Context, all map[string]string) (map[string]string, error) {
@@ -630,6 +630,13 @@ func TestFailureWithoutInSync(t *testing.T) {
 		"Ensure fails":  {func(w *world) { w.ensures = func() error { return errDown } }, "18m0s +t04"},
 		"Ensure panics": {func(w *world) { w.ensures = func() error { panic(errDown) } }, "18m0s +t04"},
 		"Lookup fails":  {func(w *world) { w.lookupErr = errDown }, "18m0s +t04"},
+		"Lookup does not know it yet": {func(w *world) {
+			delete(w.desired, "t04")
+			w.listed = func(_ context.Context, all map[string]string) (map[string]string, error) {
+				all["t04"] = "2"
+				return all, nil
+			}
+		}, "18m0s +t04"},
 		"during a listing": {func(w *world) {
 			slow(w)
 			w.ensures = func() error { time.Sleep(40 * time.Second); return errDown }
@@ -643,10 +650,10 @@ func TestFailureWithoutInSync(t *testing.T) {
 				w.withLookup()
 				w.start()
 				w.wait(10 * time.Minute)
-				w.do(func() { c.fail(w); w.desired["t04"] = "2" })
+				w.do(func() { w.desired["t04"] = "2"; c.fail(w) })
 				w.wait(5*time.Minute - time.Second)
 				w.took()
-				w.do(func() { w.ensures, w.lookupErr = nil, nil })
+				w.do(func() { w.ensures, w.lookupErr, w.listed, w.desired["t04"] = nil, nil, nil, "2" })
 				w.wait(4 * time.Minute)
 				w.took(c.want)
 				w.wait(time.Hour)

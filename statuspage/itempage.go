@@ -140,7 +140,7 @@ func (p *Page) serveItem(w http.ResponseWriter, r *http.Request) error {
 		})
 	default:
 		v := p.newItemPage(found[0])
-		v.Notice = notices[r.FormValue("notice")]
+		v.Notice = notices[r.URL.Query().Get("notice")]
 		p.html(w, r, http.StatusOK, "item-page", v)
 	}
 	return nil

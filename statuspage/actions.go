@@ -127,10 +127,13 @@ func (p *Page) chosen(r *http.Request, q query) (items []handle, log slog.Attr, 
 	if !l.hasActions() {
 		return nil, log, refuse(http.StatusForbidden, "queue %q has no such actions", l.name())
 	}
-	if r.PostForm.Has("all") {
+	switch all := r.PostForm.Get("all"); all {
+	default:
+		return nil, log, fmt.Errorf("all %q: want true, or name the items", all)
+	case "true":
 		items = p.choose(l, q.finds())
 		log = slog.String("query", q.String())
-	} else {
+	case "":
 		names := make(map[string]int) // and how many items are shown so
 		for _, name := range r.Form["item"] {
 			names[name] = 0

@@ -151,7 +151,7 @@ func (p *Page) chosen(r *http.Request, q query) (items []handle, log slog.Attr, 
 		log = slog.String("item", fmt.Sprintf("%q", slices.Sorted(maps.Keys(names))))
 		items = p.named(l, names, r.Form.Get("id"))
 		for _, h := range items {
-			name := nameInURL(h.text)
+			name, _ := nameIn(names, h.text)
 			if names[name]++; names[name] > 1 {
 				return nil, log, errAlike(name)
 			}

@@ -205,6 +205,32 @@ func TestLongNamesAreCut(t *testing.T) {
 	})
 }
 
+// TestItemIsFoundByItsWholeName has names that are longer than those in URLs, and begin
+// alike: a program finds each by the name that JSON shows.
+func TestItemIsFoundByItsWholeName(t *testing.T) {
+	queue := reconcile.NewQueue[string]()
+	long := strings.Repeat("x", 1000)
+	for _, name := range []string{long + "1", long + "2", strings.Repeat("y", 10_000)} {
+		queue.EnqueueAfter(name, time.Hour)
+	}
+	page := statuspage.New(&statuspage.Loop[string]{Name: "q", Queue: queue})
+	page.AllowActions, page.Logger = true, discard
+	var all items
+	fromJSON(t, get(t, page, "/items.json"), &all)
+	names := url.Values{"action": {"reconcile"}}
+	for _, shown := range all.Items {
+		var i item
+		fromJSON(t, get(t, page, "/item.json?item="+url.QueryEscape(shown.Name)), &i)
+		if i.Name != shown.Name {
+			t.Errorf("%.10s… leads to %.10s…", shown.Name, i.Name)
+		}
+		names.Add("item", shown.Name)
+	}
+	if text := body(t, post(t, page, "/items.json", names), http.StatusOK); !strings.Contains(text, "Asked for 3 runs now.") {
+		t.Errorf("an action on three items: %s", text)
+	}
+}
+
 // TestOtherSitesLoadNothing has a browser load the page for another site: as an image, a
 // script, a frame or a stream. Whoever follows a link gets in.
 func TestOtherSitesLoadNothing(t *testing.T) {

@@ -68,7 +68,7 @@ func (l *Listing) addTo(p *Page) {
 	switch {
 	case l.Name == "":
 		panic("statuspage: Listing.Name is required, and empty")
-	case l.Of == nil:
+	case l.Of == nil, isNilPointer(l.Of):
 		panic(fmt.Sprintf("statuspage: Listing.Of of listing %q is required, and nil", l.Name))
 	case p.listing(l.Name) != nil:
 		panic(fmt.Sprintf("statuspage: there are two listings named %q", l.Name))

@@ -114,7 +114,7 @@ func (l *Loop[T]) addTo(p *Page) {
 	if l.Name == "" {
 		panic(fmt.Sprintf("statuspage: %T.Name is required, and empty", l))
 	}
-	if q := reflect.ValueOf(l.Queue); q.Kind() == reflect.Pointer && q.IsNil() {
+	if isNilPointer(l.Queue) {
 		panic(fmt.Sprintf("statuspage: Queue of loop %q is a nil %T", l.Name, l.Queue))
 	}
 	for _, other := range p.loops {
@@ -125,6 +125,11 @@ func (l *Loop[T]) addTo(p *Page) {
 	l.init()
 	l.page.Store(p)
 	p.loops = append(p.loops, l)
+}
+
+func isNilPointer(x any) bool {
+	v := reflect.ValueOf(x)
+	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // newRow returns the row of an item, without its last run.

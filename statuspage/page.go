@@ -251,5 +251,5 @@ func (p *Page) loopNames() string {
 }
 
 func (p *Page) log(ctx context.Context, msg string, args ...any) {
-	cmp.Or(p.Logger, slog.Default()).InfoContext(ctx, msg, args...)
+	slog.New(guarded{cmp.Or(p.Logger, slog.Default()).Handler()}).InfoContext(ctx, msg, args...)
 }

@@ -137,6 +137,8 @@ func (l *Loop[T]) newRow(item T, s reconcile.State) (r row) {
 	r.item, r.State = item, s
 	defer func() {
 		if p := recover(); p != nil {
+			defer func() { _ = recover() }() // fmt panics if printing p does, and printing what that panics with
+			r.text = "(Format panicked for this item)"
 			r.text = fmt.Sprintf("(Format panicked for this item: %v)", p)
 		}
 		r.text = cut(r.text, maxName)

@@ -382,7 +382,19 @@ func TestFormatPanics(t *testing.T) {
 	if got.names() != want {
 		t.Errorf("items %s, want %s", got.names(), want)
 	}
+
+	levels := reconcile.NewQueue[level]()
+	levels.Enqueue(1)
+	fromJSON(t, get(t, statuspage.New(&statuspage.Loop[level]{Name: "q", Queue: levels}), "/items.json"), &got)
+	if want := "(Format panicked for this item)"; got.names() != want {
+		t.Errorf("items %s, want %s", got.names(), want)
+	}
 }
+
+// A level panics when it is printed, and so does its panic.
+type level int
+
+func (l level) String() string { panic(l) }
 
 // TestWanted has deleted items: an item that is no longer desired is shown and counted
 // until its last run has succeeded.

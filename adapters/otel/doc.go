@@ -30,6 +30,9 @@
 //     exception event, with the stack if it was a panic. Its text is that of the
 //     error, whatever that says.
 //
+// U+FFFD replaces bytes of a name, an item or an error that are not UTF-8, because
+// an exporter of OTLP drops all spans that it sends together with such a text.
+//
 // The span is linked to those spans that asked for the run: to the ones of the
 // feeder, if it feeds through [Telemetry.Enqueuer], with reconcile.cause
 // "event"; and to the run before, if that one gave the item back, with

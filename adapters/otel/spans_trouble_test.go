@@ -5,12 +5,19 @@ package oteladapter_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/reconkernel/reconcile"
 	oteladapter "github.com/reconkernel/reconcile/adapters/otel"
@@ -39,6 +46,88 @@ func TestSpanOfAnItemThatPanics(t *testing.T) {
 		s.end()
 		if runs := s.runs(); ran != 1 || len(runs) != 1 || !strings.Contains(text(runs[0].Attributes), "reconcile.item=%!v(PANIC=") {
 			t.Errorf("%d runs, spans %v", ran, runs)
+		}
+	})
+}
+
+// A mine panics with itself when it is printed, which fmt does not survive.
+type mine int
+
+func (m mine) Error() string { panic(m) }
+
+// TestSpanOfAPanicThatPanics has an item and an error whose methods panic with a value that
+// panics too. Each run takes place, and its span ends.
+func TestSpanOfAPanicThatPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := reconcile.NewQueue[mine]()
+		ran, results := 0, 0
+		s := start(t, &reconcile.Reconciler[mine]{
+			Name: "mines", Queue: q, Retry: reconcile.NoRetry,
+			Reconcile: func(_ context.Context, m mine) error {
+				ran++
+				return m
+			},
+			OnResult: func(reconcile.Result[mine]) { results++ },
+		})
+		q.Enqueue(1)
+		synctest.Wait()
+		s.end()
+		runs := s.runs()
+		if ran != 1 || results != 1 || len(runs) != 1 {
+			t.Fatalf("%d runs, %d results, spans %v; want one of each", ran, results, runs)
+		}
+		const unknown = "%!v(PANIC=oteladapter_test.mine)"
+		if got := text(runs[0].Attributes); !strings.Contains(got, "reconcile.item="+unknown) || runs[0].Status.Description != unknown {
+			t.Errorf("status %+v, attributes %s; want an item and a status %s", runs[0].Status, got, unknown)
+		}
+	})
+}
+
+// TestTextIsUTF8 has a name, items and errors that are no UTF-8. OTLP has no such strings: an
+// exporter drops all spans, or metrics, that it sends together with one.
+func TestTextIsUTF8(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := reconcile.NewQueue[string]()
+		reader := sdkmetric.NewManualReader()
+		exported := tracetest.NewInMemoryExporter()
+		telemetry := &oteladapter.Telemetry[string]{
+			TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSyncer(exported)),
+			MeterProvider:  sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)),
+		}
+		ends := map[string]func(error) error{
+			"failed\xff":    func(err error) error { return err },
+			"planned\xff":   func(err error) error { return errors.Join(err, reconcile.RequeueAfter(time.Hour)) },
+			"panicked\xff":  func(err error) error { panic(err) },
+			"rechecked\xff": func(err error) error { return fmt.Errorf("%v: %w", err, reconcile.RecheckWithin(time.Hour)) },
+		}
+		r := &reconcile.Reconciler[string]{
+			Name: "disks\xff", Queue: q, Retry: reconcile.NoRetry, Logger: quiet,
+			Reconcile: func(_ context.Context, item string) error { return ends[item](kind("quota\xff")) },
+		}
+		if err := telemetry.Instrument(r); err != nil {
+			t.Fatal(err)
+		}
+		for item := range ends {
+			q.Enqueue(item)
+		}
+		end := background(t, r.Run)
+		synctest.Wait()
+		series := collect(t, reader)
+		end()
+		texts := slices.Collect(maps.Keys(series))
+		for _, span := range exported.GetSpans() {
+			texts = append(texts, span.Name, span.Status.Description, text(span.Attributes))
+			for _, event := range span.Events {
+				texts = append(texts, event.Name, text(event.Attributes))
+			}
+		}
+		for _, text := range texts {
+			if !utf8.ValidString(text) {
+				t.Errorf("%q is no UTF-8", text)
+			}
+		}
+		if all := strings.Join(texts, " "); !strings.Contains(all, "reconcile.item=failed\ufffd") || !strings.Contains(all, "error.type=quota\ufffd") {
+			t.Errorf("an item and an error lack U+FFFD in %q", texts)
 		}
 	})
 }

@@ -76,7 +76,8 @@ func (t *Telemetry[T]) Instrument(r *reconcile.Reconciler[T]) error {
 	if meters == nil {
 		meters = otel.GetMeterProvider()
 	}
-	m, err := newMetrics(meters.Meter(scope, metric.WithSchemaURL(semconv.SchemaURL)), r.Name)
+	name := printed(r.Name)
+	m, err := newMetrics(meters.Meter(scope, metric.WithSchemaURL(semconv.SchemaURL)), name)
 	if err != nil {
 		return fmt.Errorf("oteladapter: %w", err)
 	}
@@ -96,7 +97,7 @@ func (t *Telemetry[T]) Instrument(r *reconcile.Reconciler[T]) error {
 	if tracers == nil {
 		tracers = otel.GetTracerProvider()
 	}
-	s := newSpans(tracers.Tracer(scope, trace.WithSchemaURL(semconv.SchemaURL)), r.Name)
+	s := newSpans(tracers.Tracer(scope, trace.WithSchemaURL(semconv.SchemaURL)), name)
 	memory, run, onResult := t.remembered(), r.Reconcile, r.OnResult
 	r.Reconcile = func(ctx context.Context, item T) error {
 		f := &flight[T]{start: time.Now()}
@@ -238,5 +239,5 @@ func errorType(err error) (kind attribute.KeyValue) {
 		}
 		err = inner
 	}
-	return semconv.ErrorType(err)
+	return semconv.ErrorTypeKey.String(printed(semconv.ErrorType(err).Value.AsString()))
 }

@@ -30,6 +30,10 @@
 //     exception event, with the stack if it was a panic. Its text is that of the
 //     error, whatever that says.
 //
+// A run whose OnResult is not called, because a policy or another hook panicked, has
+// a span without these attributes of its result. It ends with the start of a run at
+// least a minute later, or with [Telemetry.Close].
+//
 // U+FFFD replaces bytes of a name, an item or an error that are not UTF-8, because
 // an exporter of OTLP drops all spans that it sends together with such a text.
 //

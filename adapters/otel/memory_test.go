@@ -115,7 +115,7 @@ func TestFlights(t *testing.T) {
 			t.Errorf("a run of %d is missing", r.item)
 		}
 	}
-	if len(f.runs) != 0 || f.end(1) != nil {
-		t.Errorf("at the end there are %v", f.runs)
+	if len(f.runs) != 0 || f.end(1) != nil || f.first != nil {
+		t.Errorf("at the end there are %v, and have returned %v", f.runs, f.first)
 	}
 }

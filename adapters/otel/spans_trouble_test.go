@@ -83,6 +83,57 @@ func TestSpanOfAPanicThatPanics(t *testing.T) {
 	})
 }
 
+// TestSpanEndsWithoutOnResult has a policy that panics, so that the Reconciler does not call
+// OnResult. The span of such a run ends with a run a minute later, or with Close.
+func TestSpanEndsWithoutOnResult(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := reconcile.NewQueue[int]()
+		ran, early := 0, 0 // the second of these more than a minute ago
+		began := time.Now()
+		s := start(t, &reconcile.Reconciler[int]{
+			Name: "disks", Queue: q,
+			Retry: func(error, int) (time.Duration, bool) { panic("no policy") },
+			Reconcile: func(_ context.Context, item int) error {
+				if ran++; time.Since(began) < 59*time.Minute {
+					early++
+				}
+				if item == 0 {
+					return nil
+				}
+				time.Sleep(time.Duration(item) * time.Millisecond) // not at the same time as the others
+				return errBroken
+			},
+		})
+		for i := range 10 {
+			q.Enqueue(i)
+		}
+		time.Sleep(time.Hour + time.Millisecond)
+		q.Enqueue(0)
+		synctest.Wait()
+		if n := len(s.runs()); n < early || early < 100 {
+			t.Errorf("%d spans have ended, of %d runs more than a minute ago", n, early)
+		}
+		s.end()
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		runs := s.runs()
+		if len(runs) != ran {
+			t.Errorf("%d spans have ended, of %d runs", len(runs), ran)
+		}
+		for _, run := range runs {
+			// A failed run says how long it took, and not how it ended.
+			want := "reconcile.outcome=succeeded"
+			if took := run.EndTime.Sub(run.StartTime); took > 0 {
+				want = fmt.Sprintf("reconcile.item=%d", took.Milliseconds())
+			}
+			if got := text(run.Attributes); !strings.HasSuffix(strings.TrimSuffix(got, " reconcile.waited=0"), want) {
+				t.Errorf("attributes %s, want at the end %s", got, want)
+			}
+		}
+	})
+}
+
 // TestTextIsUTF8 has a name, items and errors that are no UTF-8. OTLP has no such strings: an
 // exporter drops all spans, or metrics, that it sends together with one.
 func TestTextIsUTF8(t *testing.T) {

@@ -105,6 +105,7 @@ func (t *Telemetry[T]) Instrument(r *reconcile.Reconciler[T]) error {
 		if f.span.IsRecording() {
 			setItem(f.span, item)
 		}
+		t.endLost(f.start.Add(-lostAfter))
 		t.flights.begin(item, f)
 		defer t.flights.returned(f) // deferred, for a panic or Goexit
 		return run(ctx, item)
@@ -173,9 +174,19 @@ func (i instrumented[T]) Run(ctx context.Context) error {
 	return err
 }
 
-// Close ends the measuring of the queue, for a reconciler that has ended. It may
-// be called more than once. The error is the MeterProvider's.
+// endLost ends the spans of runs that have returned by that time, and that the Reconciler
+// did not call OnResult for.
+func (t *Telemetry[T]) endLost(by time.Time) {
+	for _, f := range t.flights.lost(by) {
+		f.span.End(trace.WithTimestamp(f.end))
+	}
+}
+
+// Close ends the measuring of the queue, for a reconciler that has ended, and the spans
+// of runs without a result. It may be called more than once. The error is the
+// MeterProvider's.
 func (t *Telemetry[T]) Close() error {
+	t.endLost(time.Now())
 	t.mu.Lock()
 	callback := t.callback
 	t.callback = nil

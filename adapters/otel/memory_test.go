@@ -118,4 +118,10 @@ func TestFlights(t *testing.T) {
 	if len(f.runs) != 0 || f.end(1) != nil || f.first != nil {
 		t.Errorf("at the end there are %v, and have returned %v", f.runs, f.first)
 	}
+	r := new(flight[int])
+	f.begin(1, r)
+	f.returned(r)
+	if lost := f.lost(time.Now()); len(lost) != 1 || len(f.runs) != 0 || f.first != nil {
+		t.Errorf("lost are %v, and then there are %v, and have returned %v", lost, f.runs, f.first)
+	}
 }

@@ -153,7 +153,7 @@ type instrumented[T comparable] struct {
 func (i instrumented[T]) Unwrap() reconcile.Runner { return i.r }
 
 // Run does what Instrumented says.
-func (i instrumented[T]) Run(ctx context.Context) error {
+func (i instrumented[T]) Run(ctx context.Context) (err error) {
 	var run func(context.Context, T) error
 	var onResult func(reconcile.Result[T])
 	if i.r != nil {
@@ -162,16 +162,17 @@ func (i instrumented[T]) Run(ctx context.Context) error {
 	if err := i.t.Instrument(i.r); err != nil {
 		return reconcile.Terminal(err)
 	}
-	err := i.r.Run(ctx)
-	i.r.Reconcile, i.r.OnResult = run, onResult
-	closed := i.t.Close()
-	i.t.mu.Lock()
-	i.t.instrumented = false
-	i.t.mu.Unlock()
-	if closed != nil {
-		err = errors.Join(err, fmt.Errorf("oteladapter: %w", closed))
-	}
-	return err
+	defer func() { // also after a panic of Run
+		i.r.Reconcile, i.r.OnResult = run, onResult
+		closed := i.t.Close()
+		i.t.mu.Lock()
+		i.t.instrumented = false
+		i.t.mu.Unlock()
+		if closed != nil {
+			err = errors.Join(err, fmt.Errorf("oteladapter: %w", closed))
+		}
+	}()
+	return i.r.Run(ctx)
 }
 
 // endLost ends the spans of runs that have returned by that time, and that the Reconciler

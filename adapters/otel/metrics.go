@@ -129,7 +129,7 @@ func (m *metrics) register(queue statser, workers int, oldest func() time.Durati
 	return m.meter.RegisterCallback(func(_ context.Context, o metric.Observer) (err error) {
 		defer func() { // The SDK does not recover a panic of Stats, which would end the process.
 			if p := recover(); p != nil {
-				err = fmt.Errorf("oteladapter: Stats of the queue of reconciler %s: panic: %s", m.attributes[2].Value.AsString(), printed(p))
+				err = fmt.Errorf("oteladapter: Stats of the queue of reconciler %s: panic: %s", m.attributes[2].Value.AsString(), printed(p, maxText))
 			}
 		}()
 		o.ObserveFloat64(age, oldest().Seconds(), m.queue)

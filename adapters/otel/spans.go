@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -65,7 +66,7 @@ func (s *spans) start(ctx context.Context, links []trace.Link) (context.Context,
 
 // setItem adds the item to a span that is recorded.
 func setItem[T comparable](span trace.Span, item T) {
-	span.SetAttributes(itemKey.String(printed(item)))
+	span.SetAttributes(itemKey.String(printed(item, maxText)))
 }
 
 // end ends the span of a run.
@@ -85,30 +86,43 @@ func (s *spans) end(span trace.Span, at time.Time, o observation) {
 	}
 	switch {
 	case o.outcome.Failed():
-		text := printed(o.err)
+		text := printed(o.err, maxText)
 		attributes = append(attributes, o.errorType)
 		event := []attribute.KeyValue{
 			semconv.ExceptionType(o.errorType.Value.AsString()),
 			semconv.ExceptionMessage(text),
 		}
 		if p, ok := o.err.(*reconcile.PanicError); ok {
-			event = append(event, semconv.ExceptionStacktrace(printed(string(p.Stack))))
+			event = append(event, semconv.ExceptionStacktrace(printed(string(p.Stack), maxStack)))
 		}
 		span.AddEvent(semconv.ExceptionEventName, trace.WithTimestamp(at), trace.WithAttributes(event...))
 		span.SetStatus(codes.Error, text)
 	case o.err != nil:
-		attributes = append(attributes, reasonKey.String(printed(o.err)))
+		attributes = append(attributes, reasonKey.String(printed(o.err, maxText)))
 	}
 	span.SetAttributes(attributes...)
 }
 
-// printed returns v as fmt prints it, with U+FFFD in place of what is not UTF-8: OTLP has no
-// such strings, and an exporter drops the whole batch with one. It survives a panic of a
-// method of v.
-func printed(v any) string {
+// How many bytes of a text a span has. An exporter drops the whole batch if a server
+// finds it too long; a server of gRPC accepts 4 MiB.
+const (
+	maxText  = 2 << 10
+	maxStack = 16 << 10
+)
+
+// printed returns the first bytes of v as fmt prints it, with U+FFFD in place of what is not
+// UTF-8: OTLP has no such strings, and an exporter drops the whole batch with one. It
+// survives a panic of a method of v.
+func printed(v any, limit int) string {
 	text, ok := v.(string)
 	if !ok {
 		text = sprint(v)
+	}
+	if len(text) > limit {
+		for limit > 0 && !utf8.RuneStart(text[limit]) {
+			limit--
+		}
+		text = text[:limit] + "…"
 	}
 	return strings.ToValidUTF8(text, "\ufffd")
 }

@@ -183,6 +183,39 @@ func TestTextIsUTF8(t *testing.T) {
 	})
 }
 
+// TestTextIsCut has a long item, and errors of several megabytes, such as a page of HTML in
+// each. A full batch of such spans, which has 512, fits into the 4 MiB that a server of gRPC
+// accepts.
+func TestTextIsCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		long := strings.Repeat("äöü", 1<<20)
+		q := reconcile.NewQueue[string]()
+		s := start(t, &reconcile.Reconciler[string]{
+			Name: "disks", Queue: q, Retry: reconcile.NoRetry,
+			Reconcile: func(_ context.Context, item string) error {
+				err := errors.New(long)
+				if item == "planned" {
+					return fmt.Errorf("%w: %w", err, reconcile.RequeueAfter(time.Hour))
+				}
+				return err
+			},
+		})
+		q.Enqueue(long)
+		q.Enqueue("planned")
+		synctest.Wait()
+		s.end()
+		for _, span := range s.runs() {
+			size := len(span.Status.Description) + len(text(span.Attributes))
+			for _, event := range span.Events {
+				size += len(text(event.Attributes))
+			}
+			if all := span.Status.Description + text(span.Attributes); size > 8<<10 || !utf8.ValidString(all) || !strings.Contains(all, "…") {
+				t.Errorf("a span has %d bytes of text: %.100q", size, all)
+			}
+		}
+	})
+}
+
 // A hangingExporter takes for ever.
 type hangingExporter struct{ release chan struct{} }
 

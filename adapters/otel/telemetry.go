@@ -76,7 +76,7 @@ func (t *Telemetry[T]) Instrument(r *reconcile.Reconciler[T]) error {
 	if meters == nil {
 		meters = otel.GetMeterProvider()
 	}
-	name := printed(r.Name)
+	name := printed(r.Name, maxText)
 	m, err := newMetrics(meters.Meter(scope, metric.WithSchemaURL(semconv.SchemaURL)), name)
 	if err != nil {
 		return fmt.Errorf("oteladapter: %w", err)
@@ -251,5 +251,5 @@ func errorType(err error) (kind attribute.KeyValue) {
 		}
 		err = inner
 	}
-	return semconv.ErrorTypeKey.String(printed(semconv.ErrorType(err).Value.AsString()))
+	return semconv.ErrorTypeKey.String(printed(semconv.ErrorType(err).Value.AsString(), maxText))
 }

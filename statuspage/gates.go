@@ -205,7 +205,7 @@ func (p *Page) listingView(l *Listing) listingView {
 	since, err := l.Of.Rejected()
 	v := listingView{
 		Name: l.Name, Desired: s.Desired, Actual: s.Actual, Missing: s.Missing, OutOfSync: s.OutOfSync, Surplus: s.Surplus,
-		Age: l.Of.Age().Seconds(), Rejected: err != nil, Since: since, Error: p.errorText(err), Shown: shown(err),
+		Age: l.Of.Age().Seconds(), Rejected: err != nil, Since: onClock(since), Error: p.errorText(err), Shown: shown(err),
 	}
 	if err != nil {
 		v.Names = namesOf(err)

@@ -21,7 +21,7 @@ type disk interface {
 	lock(path string) (io.Closer, error)
 	read(path string) ([]byte, error)
 	open(path string) (file, error)         // to be written to
-	create(path, like string) (file, error) // a new one with the mode of like, in the place of what is there
+	create(path, like string) (file, error) // a new one with the mode and the owner of like, in the place of what is there
 	isAt(f file, path string) error         // an error if path is another file by now, or none
 	rename(from, to string) error
 	remove(path string)
@@ -72,6 +72,7 @@ func (osDisk) create(path, like string) (file, error) {
 		return nil, err
 	}
 	if info, err := os.Stat(like); err == nil {
+		own(f, info)
 		if err := f.Chmod(info.Mode().Perm()); err != nil {
 			f.Close()
 			return nil, err

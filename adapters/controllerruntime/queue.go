@@ -415,7 +415,10 @@ func (p priorityQueue[T]) Done(item T) {
 		outcome, options = reconcile.Aborted, reconcile.RequeueOptions{Err: reconcile.ErrAborted}
 	}
 	result := reconcile.Result[T]{Item: item, Outcome: outcome, Err: err, Duration: time.Since(h.since)}
-	if outcome.Failed() {
+	switch {
+	case outcome == reconcile.Aborted:
+		result.Failures = failures - 1
+	case options.Err != nil:
 		result.Failures = failures
 	}
 	if !options.Done {

@@ -478,18 +478,22 @@ func TestQueueWithBadInput(t *testing.T) {
 	q.ShutDown()
 }
 
-// A run that the end of the process interrupts has not failed.
+// A run that the end of the process interrupts has not failed. Its count of failures stays.
 func TestRunIsAbortedByTheShutdown(t *testing.T) {
 	var results []reconcile.Result[string]
 	queue := controllerruntime.Queue[string]{OnResult: func(r reconcile.Result[string]) { results = append(results, r) }}
 	q := queueOf(&queue)
 	q.Add("a")
 	q.Get()
+	q.AddRateLimited("a")
+	q.Done("a")
+	queue.EnqueueNow("a")
+	q.Get()
 	q.ShutDown()
 	q.AddRateLimited("a")
 	q.Done("a")
-	if len(results) != 1 || results[0].Outcome != reconcile.Aborted || results[0].Failures != 0 {
-		t.Errorf("the results are %+v, want one that is aborted", results)
+	if len(results) != 2 || results[1].Outcome != reconcile.Aborted || results[1].Failures != 1 {
+		t.Errorf("the results are %+v, want one that has failed, and then one that is aborted, with 1 failure", results)
 	}
 	defer func() {
 		if r := recover(); r == nil || !strings.Contains(fmt.Sprint(r), "each controller needs a Queue of its own") {

@@ -160,6 +160,10 @@ func testHostile(t *testing.T, name string) {
 		t.Errorf("the form of what is selected answers %d to %q", r.StatusCode, r.Header.Get("Location"))
 	}
 
+	// The form of the search, which a browser sends with CRLF as every line end.
+	sent := strings.NewReplacer("\r\n", "\r\n", "\r", "\r\n", "\n", "\r\n").Replace(queueName)
+	body(t, get(t, page, "/?search=x&queue="+url.QueryEscape(sent)), http.StatusOK)
+
 	// And the stream, of which each event is two lines and an empty one.
 	events := stream(t, page, "/events?queue="+url.QueryEscape(queueName))
 	event := <-events

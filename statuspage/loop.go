@@ -118,7 +118,7 @@ func (l *Loop[T]) addTo(p *Page) {
 		panic(fmt.Sprintf("statuspage: Queue of loop %q is a nil %T", l.Name, l.Queue))
 	}
 	for _, other := range p.loops {
-		if other.name() == l.Name {
+		if sameName(other.name(), l.Name) {
 			panic(fmt.Sprintf("statuspage: there are two loops named %q", l.Name))
 		}
 	}

@@ -38,8 +38,13 @@ type file interface {
 type osDisk struct{}
 
 // resolve follows symbolic links: one that was renamed to would be a file from then on,
-// in another place; and by two names two processes would have two locks.
+// in another place; and by two names two processes would have two locks. Nor does the path
+// change with the working directory.
 func (osDisk) resolve(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		return path, nil
 	}

@@ -110,7 +110,7 @@ func (m *metrics) register(queue statser, workers int, oldest func() time.Durati
 	all := []metric.Observable{age, limit}
 
 	count := upDown("reconcile.item.count", "{item}", "Items in the queue, by state.")
-	again := upDown("reconcile.item.again", "{item}", "Items in flight that have a next run already.")
+	again := upDown("reconcile.item.again", "{item}", "Items in flight whose next run is ready.")
 	enqueued := counter("reconcile.item.enqueued", "Items accepted as new work.")
 	coalesced := counter("reconcile.item.coalesced", "Events and observations folded into work that the queue had already.")
 	taken := counter("reconcile.item.taken", "Items taken from the queue.")

@@ -435,6 +435,7 @@ func (p priorityQueue[T]) Done(item T) {
 func (q *Queue[T]) notify(result reconcile.Result[T]) {
 	defer func() {
 		if v := recover(); v != nil {
+			defer func() { _ = recover() }() // of printing v, or of the log
 			log.Log.Error(fmt.Errorf("%v", v), "controllerruntime: OnResult panicked", "item", result.Item, "stack", string(debug.Stack()))
 		}
 	}()

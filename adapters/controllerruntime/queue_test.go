@@ -434,7 +434,13 @@ func TestNextRun(t *testing.T) {
 	}
 }
 
-// OnResult has the results of an item in the order of its runs. A panic in it is logged.
+// A mine panics with itself when it is printed, which fmt does not survive.
+type mine int
+
+func (m mine) Error() string { panic(m) }
+
+// OnResult has the results of an item in the order of its runs. A panic in it is logged, if
+// it can be.
 func TestOnResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var results []reconcile.Result[string]
@@ -442,7 +448,9 @@ func TestOnResult(t *testing.T) {
 			if len(results) == 0 {
 				time.Sleep(time.Second)
 			}
-			results = append(results, r)
+			if results = append(results, r); len(results) == 2 {
+				panic(mine(2))
+			}
 			panic("the page is full")
 		}}
 		q := queueOf(&queue)

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -131,6 +132,11 @@ func (p *Page) chosen(r *http.Request, q query) (items []handle, log slog.Attr, 
 	default:
 		return nil, log, fmt.Errorf("all %q: want true, or name the items", all)
 	case "true":
+		for name := range r.Form {
+			if !slices.Contains(parameters, name) { // as of a query that would find fewer items
+				return nil, log, fmt.Errorf("unknown parameter %q beside all=true; there are %s", name, strings.Join(parameters, ", "))
+			}
+		}
 		items = p.choose(l, q.finds())
 		log = slog.String("query", q.String())
 	case "":
@@ -162,6 +168,9 @@ func (p *Page) chosen(r *http.Request, q query) (items []handle, log slog.Attr, 
 	}
 	return items, log, nil
 }
+
+// parameters are those of an action on all items that a query finds, or on named ones.
+var parameters = []string{"queue", "search", "state", "sort", "page", "size", "item", "id", "escaped", "all", "action"}
 
 func errAlike(name string) error {
 	return refuse(http.StatusConflict, "several items are shown as %q: add the id of the one that is meant", name)

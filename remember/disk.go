@@ -21,7 +21,7 @@ type disk interface {
 	lock(path string) (io.Closer, error)
 	read(path string) ([]byte, error)
 	open(path string) (file, error)         // to be written to
-	create(path, like string) (file, error) // a new one with the mode of like, in the place of what is there
+	create(path, like string) (file, error) // a new one with the mode and the owner of like, in the place of what is there
 	isAt(f file, path string) error         // an error if path is another file by now, or none
 	rename(from, to string) error
 	remove(path string)
@@ -38,8 +38,13 @@ type file interface {
 type osDisk struct{}
 
 // resolve follows symbolic links: one that was renamed to would be a file from then on,
-// in another place; and by two names two processes would have two locks.
+// in another place; and by two names two processes would have two locks. Nor does the path
+// change with the working directory.
 func (osDisk) resolve(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		return path, nil
 	}
@@ -72,6 +77,7 @@ func (osDisk) create(path, like string) (file, error) {
 		return nil, err
 	}
 	if info, err := os.Stat(like); err == nil {
+		own(f, info)
 		if err := f.Chmod(info.Mode().Perm()); err != nil {
 			f.Close()
 			return nil, err

@@ -336,6 +336,20 @@ func TestFileReplacesAForeignNextFile(t *testing.T) {
 	}
 }
 
+// A relative path is that of the working directory at Open, also after another one.
+func TestFileStaysInAnotherWorkingDirectory(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	f := &remember.File[string, int]{Path: "m", NoSync: true}
+	must(t, f.Open())
+	t.Chdir(t.TempDir())
+	must(t, written(f), f.Begin("b"), f.Close())
+	f = open[string, int](t, filepath.Join(dir, "m"))
+	if _, ok := f.Version("a"); !ok {
+		t.Error("the first item is not remembered")
+	}
+}
+
 // Another program moves the file, or replaces it by an older one. A call then returns an
 // error, because its record would be lost.
 func TestFileDetectsThatItWasMoved(t *testing.T) {

@@ -39,3 +39,11 @@ func exclude(f *os.File) error {
 	}
 	return err
 }
+
+// own gives a file the owner and the group of another one, if it may: only root gives files
+// away.
+func own(f *os.File, like fs.FileInfo) {
+	if s, ok := like.Sys().(*syscall.Stat_t); ok {
+		_ = f.Chown(int(s.Uid), int(s.Gid))
+	}
+}

@@ -47,3 +47,29 @@ func TestSecondOpenByAnotherNameFails(t *testing.T) {
 	must(t, f.Done("a", 1), f.Close())
 	mustHold(t, open[string, int](t, path), map[string]int{"a": 1})
 }
+
+// A file keeps its owner when root rewrites it, as in one run of the program by hand: the
+// service can still open it. Who is not root may keep the group.
+func TestFileKeepsItsOwner(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "m")
+	f := open[string, int](t, path)
+	uid, gid := os.Getuid(), os.Getgid()
+	if uid == 0 {
+		uid, gid = 12345, 12346
+	} else if groups, err := os.Getgroups(); err == nil && len(groups) > 0 {
+		gid = groups[len(groups)-1]
+	}
+	must(t, os.Chown(path, uid, gid))
+	before, err := os.Stat(path)
+	must(t, err)
+	after := before
+	for n := 1; os.SameFile(before, after); n++ { // until it is rewritten
+		must(t, f.Done("a", n))
+		after, err = os.Stat(path)
+		must(t, err)
+	}
+	must(t, f.Close())
+	if is := after.Sys().(*syscall.Stat_t); int(is.Uid) != uid || int(is.Gid) != gid {
+		t.Errorf("the rewritten file is of user %d and group %d, want %d and %d", is.Uid, is.Gid, uid, gid)
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -127,10 +128,18 @@ func (p *Page) chosen(r *http.Request, q query) (items []handle, log slog.Attr, 
 	if !l.hasActions() {
 		return nil, log, refuse(http.StatusForbidden, "queue %q has no such actions", l.name())
 	}
-	if r.PostForm.Has("all") {
+	switch all := r.PostForm.Get("all"); all {
+	default:
+		return nil, log, fmt.Errorf("all %q: want true, or name the items", all)
+	case "true":
+		for name := range r.Form {
+			if !slices.Contains(parameters, name) { // as of a query that would find fewer items
+				return nil, log, fmt.Errorf("unknown parameter %q beside all=true; there are %s", name, strings.Join(parameters, ", "))
+			}
+		}
 		items = p.choose(l, q.finds())
 		log = slog.String("query", q.String())
-	} else {
+	case "":
 		names := make(map[string]int) // and how many items are shown so
 		for _, name := range r.Form["item"] {
 			names[name] = 0
@@ -148,7 +157,7 @@ func (p *Page) chosen(r *http.Request, q query) (items []handle, log slog.Attr, 
 		log = slog.String("item", fmt.Sprintf("%q", slices.Sorted(maps.Keys(names))))
 		items = p.named(l, names, r.Form.Get("id"))
 		for _, h := range items {
-			name := nameInURL(h.text)
+			name, _ := nameIn(names, h.text)
 			if names[name]++; names[name] > 1 {
 				return nil, log, errAlike(name)
 			}
@@ -159,6 +168,9 @@ func (p *Page) chosen(r *http.Request, q query) (items []handle, log slog.Attr, 
 	}
 	return items, log, nil
 }
+
+// parameters are those of an action on all items that a query finds, or on named ones.
+var parameters = []string{"queue", "search", "state", "sort", "page", "size", "item", "id", "escaped", "all", "action"}
 
 func errAlike(name string) error {
 	return refuse(http.StatusConflict, "several items are shown as %q: add the id of the one that is meant", name)

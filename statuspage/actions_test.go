@@ -128,6 +128,8 @@ func TestReconcileMany(t *testing.T) {
 		{"none", "/items.json?queue=assets", "action=reconcile", 400, "no item is selected: want item=NAME, as often as needed, or all=true", "-", ""},
 		{"only gone", "/items.json?queue=assets", "item=gone&action=reconcile", 404, "no such item is known any more", "-", ""},
 		{"none fails", "/items.json?queue=others&state=failing", "all=true&action=reconcile", 404, "no such item is known any more", "-", ""},
+		{"a misspelled query", "/items.json?queue=assets", "status=failing&all=true&action=reconcile", 400, `unknown parameter \"status\" beside all=true`, "-", ""},
+		{"not all", "/items.json?queue=assets", "all=false&item=well&action=cancel", 400, `all \"false\": want true`, "-", ""},
 		{"alike", "/items.json?queue=assets", "item=well&item=alike&action=reconcile", 409, `several items are shown as \"alike\"`, "-", ""},
 		{"no queue", "/items.json?queue=x", "item=well&action=reconcile", 404, `no queue \"x\"`, "-", ""},
 		{"no such state", "/items.json?queue=assets&state=x", "all=true&action=reconcile", 400, `no state \"x\"`, "-", ""},

@@ -45,9 +45,15 @@ func (p *Page) serveEvents(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("X-Accel-Buffering", "no") // tells nginx to pass it on as it comes
+	if r.Method == http.MethodHead {
+		return nil // The client does not wait for an end: the stream would hold a place for nobody.
+	}
 	defer p.streams.Add(-1)
 	if p.streams.Add(1) > maxStreams {
-		w.Header().Set("Retry-After", "10")
+		h.Set("Retry-After", "10")
 		return refuse(http.StatusServiceUnavailable, "%d pages are kept up to date already; this one can be loaded again", maxStreams)
 	}
 	out := http.NewResponseController(w)
@@ -58,9 +64,6 @@ func (p *Page) serveEvents(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		h := w.Header()
-		h.Set("Content-Type", "text/event-stream")
-		h.Set("X-Accel-Buffering", "no") // tells nginx to pass it on as it comes
 		message := changes(regions, page, sent)
 		if message == nil && time.Since(last) >= pingEvery {
 			message = []byte(":\n\n")

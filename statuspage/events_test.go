@@ -36,6 +36,21 @@ func stream(t *testing.T, h http.Handler, target string) <-chan map[string]strin
 	return events
 }
 
+// TestHeadOfEventsEnds asks for the headers of a stream alone. The answer ends with them:
+// the client may already use the connection for its next request.
+func TestHeadOfEventsEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		page := statuspage.New(&statuspage.Loop[string]{Name: "q", Queue: reconcile.NewQueue[string]()})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		began := time.Now()
+		r := send(t, page, httptest.NewRequestWithContext(ctx, http.MethodHead, "/events", nil))
+		if took := time.Since(began); took != 0 || r.StatusCode != http.StatusOK || r.Header.Get("Content-Type") != "text/event-stream" {
+			t.Errorf("after %v: %d, %v; want 200 at once, and the type of a stream", took, r.StatusCode, r.Header)
+		}
+	})
+}
+
 // follow opens a stream that ends with ctx; done is closed once it has.
 func follow(t *testing.T, ctx context.Context, h http.Handler, target string) (events <-chan map[string]string, done <-chan struct{}) {
 	t.Helper()

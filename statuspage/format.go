@@ -6,6 +6,7 @@ package statuspage
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"net"
 	"strconv"
 	"strings"
@@ -63,7 +64,9 @@ func since(t time.Time) string {
 
 // until formats how long it takes until something comes, and never says 0 s
 // before that.
-func until(t time.Time) string { return age(time.Until(t) + time.Second - 1) }
+func until(t time.Time) string {
+	return age(min(time.Until(t), math.MaxInt64-time.Second) + time.Second - 1)
+}
 
 // age formats how long ago something was, or how long it takes until it comes:
 // in whole seconds, in two units at most.

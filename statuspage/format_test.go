@@ -47,6 +47,13 @@ func TestAge(t *testing.T) {
 	}
 }
 
+// TestUntil has a time that is too far away for a time.Duration.
+func TestUntil(t *testing.T) {
+	if got, want := until(time.Now().AddDate(1000, 0, 0)), "106751 d 23 h"; got != want {
+		t.Errorf("until the next millennium it is %q, want %q", got, want)
+	}
+}
+
 func TestNumber(t *testing.T) {
 	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", 123456: "123,456", 1234567: "1,234,567"} {
 		if got := number(n); got != want {

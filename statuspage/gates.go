@@ -68,7 +68,7 @@ func (l *Listing) addTo(p *Page) {
 	switch {
 	case l.Name == "":
 		panic("statuspage: Listing.Name is required, and empty")
-	case l.Of == nil:
+	case l.Of == nil, isNilPointer(l.Of):
 		panic(fmt.Sprintf("statuspage: Listing.Of of listing %q is required, and nil", l.Name))
 	case p.listing(l.Name) != nil:
 		panic(fmt.Sprintf("statuspage: there are two listings named %q", l.Name))
@@ -205,7 +205,7 @@ func (p *Page) listingView(l *Listing) listingView {
 	since, err := l.Of.Rejected()
 	v := listingView{
 		Name: l.Name, Desired: s.Desired, Actual: s.Actual, Missing: s.Missing, OutOfSync: s.OutOfSync, Surplus: s.Surplus,
-		Age: l.Of.Age().Seconds(), Rejected: err != nil, Since: since, Error: p.errorText(err), Shown: shown(err),
+		Age: l.Of.Age().Seconds(), Rejected: err != nil, Since: onClock(since), Error: p.errorText(err), Shown: shown(err),
 	}
 	if err != nil {
 		v.Names = namesOf(err)

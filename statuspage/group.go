@@ -240,7 +240,11 @@ func (p *Page) groupViews() []groupView {
 // that is shown again stays the same.
 func onClock(t time.Time) time.Time {
 	now := time.Now()
-	return t.Add((now.Round(0).Sub(t.Round(0)) - now.Sub(t)).Round(time.Second))
+	step := (now.Round(0).Sub(t.Round(0)) - now.Sub(t)).Round(time.Second)
+	if step == 0 {
+		return t
+	}
+	return t.Round(0).Add(step) // without the monotonic reading, which was right, and which Add would change
 }
 
 // Alert returns a line about a member that failed, also if it runs again but

@@ -160,6 +160,10 @@ func testHostile(t *testing.T, name string) {
 		t.Errorf("the form of what is selected answers %d to %q", r.StatusCode, r.Header.Get("Location"))
 	}
 
+	// The form of the search, which a browser sends with CRLF as every line end.
+	sent := strings.NewReplacer("\r\n", "\r\n", "\r", "\r\n", "\n", "\r\n").Replace(queueName)
+	body(t, get(t, page, "/?search=x&queue="+url.QueryEscape(sent)), http.StatusOK)
+
 	// And the stream, of which each event is two lines and an empty one.
 	events := stream(t, page, "/events?queue="+url.QueryEscape(queueName))
 	event := <-events
@@ -203,6 +207,32 @@ func TestLongNamesAreCut(t *testing.T) {
 			t.Errorf("an item has %d bytes", n)
 		}
 	})
+}
+
+// TestItemIsFoundByItsWholeName has names that are longer than those in URLs, and begin
+// alike: a program finds each by the name that JSON shows.
+func TestItemIsFoundByItsWholeName(t *testing.T) {
+	queue := reconcile.NewQueue[string]()
+	long := strings.Repeat("x", 1000)
+	for _, name := range []string{long + "1", long + "2", strings.Repeat("y", 10_000)} {
+		queue.EnqueueAfter(name, time.Hour)
+	}
+	page := statuspage.New(&statuspage.Loop[string]{Name: "q", Queue: queue})
+	page.AllowActions, page.Logger = true, discard
+	var all items
+	fromJSON(t, get(t, page, "/items.json"), &all)
+	names := url.Values{"action": {"reconcile"}}
+	for _, shown := range all.Items {
+		var i item
+		fromJSON(t, get(t, page, "/item.json?item="+url.QueryEscape(shown.Name)), &i)
+		if i.Name != shown.Name {
+			t.Errorf("%.10s… leads to %.10s…", shown.Name, i.Name)
+		}
+		names.Add("item", shown.Name)
+	}
+	if text := body(t, post(t, page, "/items.json", names), http.StatusOK); !strings.Contains(text, "Asked for 3 runs now.") {
+		t.Errorf("an action on three items: %s", text)
+	}
 }
 
 // TestOtherSitesLoadNothing has a browser load the page for another site: as an image, a

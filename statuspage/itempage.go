@@ -53,10 +53,21 @@ func itemURL(path, queue, name, id string) string {
 	return path + "?" + v.Encode()
 }
 
+// nameIn returns the one of the names that means an item: the whole name, as a page and
+// JSON show it, or the part of it in URLs.
+func nameIn(names map[string]int, text string) (name string, ok bool) {
+	if _, ok = names[text]; ok {
+		return text, true
+	}
+	name = nameInURL(text)
+	_, ok = names[name]
+	return name, ok
+}
+
 // named returns the items of a loop that have one of the names; and this id, if it
 // is not empty.
 func (p *Page) named(l loop, names map[string]int, id string) []handle {
-	found := p.choose(l, func(r *row) bool { _, ok := names[nameInURL(r.text)]; return ok })
+	found := p.choose(l, func(r *row) bool { _, ok := nameIn(names, r.text); return ok })
 	return slices.DeleteFunc(found, func(h handle) bool { return id != "" && h.id() != id })
 }
 
@@ -140,7 +151,7 @@ func (p *Page) serveItem(w http.ResponseWriter, r *http.Request) error {
 		})
 	default:
 		v := p.newItemPage(found[0])
-		v.Notice = notices[r.FormValue("notice")]
+		v.Notice = notices[r.URL.Query().Get("notice")]
 		p.html(w, r, http.StatusOK, "item-page", v)
 	}
 	return nil

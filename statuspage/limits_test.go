@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -117,6 +118,25 @@ func TestSlowClients(t *testing.T) {
 		_ = server.Close()
 		time.Sleep(time.Second) // a connection that the server closes early lingers for half a second
 	})
+}
+
+// TestBodiesOfGetAreNotRead sends a form of several parts with requests that need none.
+// Of such a form net/http keeps up to 42 MB in memory, and writes the rest to disk.
+func TestBodiesOfGetAreNotRead(t *testing.T) {
+	queue := reconcile.NewQueue[string]()
+	queue.Enqueue("a")
+	page := New(&Loop[string]{Name: "q", Queue: queue})
+	for _, target := range []string{"/", "/item?item=a", "/items.json", "/item.json?item=a", "/status.json"} {
+		body := strings.NewReader("--b\r\nContent-Disposition: form-data; name=\"x\"; filename=\"x\"\r\n\r\nx\r\n--b--\r\n")
+		size := body.Len()
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, target, body)
+		r.Header.Set("Content-Type", "multipart/form-data; boundary=b")
+		w := httptest.NewRecorder()
+		page.ServeHTTP(w, r)
+		if w.Code != http.StatusOK || body.Len() < size {
+			t.Errorf("%s: %d, and %d bytes of the body are read, want 200, and none", target, w.Code, size-body.Len())
+		}
+	}
 }
 
 // TestItemPageKeepsNoSnapshot keeps the page of one item open, and checks that the rows

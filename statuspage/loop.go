@@ -114,11 +114,11 @@ func (l *Loop[T]) addTo(p *Page) {
 	if l.Name == "" {
 		panic(fmt.Sprintf("statuspage: %T.Name is required, and empty", l))
 	}
-	if q := reflect.ValueOf(l.Queue); q.Kind() == reflect.Pointer && q.IsNil() {
+	if isNilPointer(l.Queue) {
 		panic(fmt.Sprintf("statuspage: Queue of loop %q is a nil %T", l.Name, l.Queue))
 	}
 	for _, other := range p.loops {
-		if other.name() == l.Name {
+		if sameName(other.name(), l.Name) {
 			panic(fmt.Sprintf("statuspage: there are two loops named %q", l.Name))
 		}
 	}
@@ -127,11 +127,18 @@ func (l *Loop[T]) addTo(p *Page) {
 	p.loops = append(p.loops, l)
 }
 
+func isNilPointer(x any) bool {
+	v := reflect.ValueOf(x)
+	return v.Kind() == reflect.Pointer && v.IsNil()
+}
+
 // newRow returns the row of an item, without its last run.
 func (l *Loop[T]) newRow(item T, s reconcile.State) (r row) {
 	r.item, r.State = item, s
 	defer func() {
 		if p := recover(); p != nil {
+			defer func() { _ = recover() }() // fmt panics if printing p does, and printing what that panics with
+			r.text = "(Format panicked for this item)"
 			r.text = fmt.Sprintf("(Format panicked for this item: %v)", p)
 		}
 		r.text = cut(r.text, maxName)

@@ -72,7 +72,7 @@ func (p *Page) serveOverview(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	o.Notice = notices[r.FormValue("notice")]
+	o.Notice = notices[r.URL.Query().Get("notice")]
 	p.html(w, r, http.StatusOK, "overview-page", o)
 	return nil
 }

@@ -227,7 +227,7 @@ func (p *Page) refresh() time.Duration {
 // loop returns the loop of a name; "" means the first.
 func (p *Page) loop(name string) (loop, error) {
 	for _, l := range p.loops {
-		if l.name() == name || name == "" {
+		if sameName(l.name(), name) || name == "" {
 			return l, nil
 		}
 	}
@@ -251,5 +251,5 @@ func (p *Page) loopNames() string {
 }
 
 func (p *Page) log(ctx context.Context, msg string, args ...any) {
-	cmp.Or(p.Logger, slog.Default()).InfoContext(ctx, msg, args...)
+	slog.New(guarded{cmp.Or(p.Logger, slog.Default()).Handler()}).InfoContext(ctx, msg, args...)
 }

@@ -352,6 +352,7 @@ func TestNewPanics(t *testing.T) {
 		`statuspage: there are two gates named "a"`:                         {&statuspage.Gate{Name: "a", Gate: new(gate.Gate)}, &statuspage.Gate{Name: "a", Gate: new(gate.Gate)}},
 		"statuspage: Listing.Name is required, and empty":                   {&statuspage.Listing{Of: new(keep.Set[int, int, int])}},
 		`statuspage: Listing.Of of listing "a" is required, and nil`:        {&statuspage.Listing{Name: "a"}},
+		`statuspage: Listing.Of of listing "b" is required, and nil`:        {&statuspage.Listing{Name: "b", Of: (*keep.Set[int, int, int])(nil)}},
 		`statuspage: there are two listings named "a"`:                      {&statuspage.Listing{Name: "a", Of: new(keep.Set[int, int, int])}, &statuspage.Listing{Name: "a", Of: new(keep.Set[int, int, int])}},
 		`statuspage: there are two loops named "a"`:                         {loop("a"), loop("a")},
 		`statuspage: Queue of loop "a" is a nil *reconcile.Queue[string]`: {
@@ -381,7 +382,19 @@ func TestFormatPanics(t *testing.T) {
 	if got.names() != want {
 		t.Errorf("items %s, want %s", got.names(), want)
 	}
+
+	levels := reconcile.NewQueue[level]()
+	levels.Enqueue(1)
+	fromJSON(t, get(t, statuspage.New(&statuspage.Loop[level]{Name: "q", Queue: levels}), "/items.json"), &got)
+	if want := "(Format panicked for this item)"; got.names() != want {
+		t.Errorf("items %s, want %s", got.names(), want)
+	}
 }
+
+// A level panics when it is printed, and so does its panic.
+type level int
+
+func (l level) String() string { panic(l) }
 
 // TestWanted has deleted items: an item that is no longer desired is shown and counted
 // until its last run has succeeded.

@@ -14,6 +14,7 @@ import (
 	"unsafe"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/keep"
 )
 
 type panickyError struct{}
@@ -141,10 +142,31 @@ func TestOnClockAfterAStepOfTheClock(t *testing.T) {
 		t.Errorf("without a step onClock = %v, want %v", got, then)
 	}
 	*(*uint64)(unsafe.Pointer(&then)) -= 3 * 3600 << 30
-	if ago := time.Since(onClock(then).Round(0)); ago < 0 || ago > time.Minute {
-		t.Errorf("after a step it was %v ago, want now", ago)
+	for what, got := range map[string]time.Time{"JSON": onClock(then).Round(0), "the page": onClock(then)} {
+		if ago := time.Since(got); ago < 0 || ago > time.Minute {
+			t.Errorf("after a step, for %s it was %v ago, want now", what, ago)
+		}
 	}
 	if got := onClock(time.Time{}); !got.IsZero() {
 		t.Errorf("onClock of the zero time = %v", got)
+	}
+}
+
+// A rejecting Set has rejected its listings since then.
+type rejecting struct {
+	Set
+	since time.Time
+}
+
+func (r rejecting) Stats() keep.Stats            { return keep.Stats{} }
+func (r rejecting) Age() time.Duration           { return 0 }
+func (r rejecting) Rejected() (time.Time, error) { return r.since, keep.ErrTooMany }
+
+func TestTimeOfARejectionAfterAStepOfTheClock(t *testing.T) {
+	then := time.Now()
+	*(*uint64)(unsafe.Pointer(&then)) -= 3 * 3600 << 30
+	v := New().listingView(&Listing{Name: "l", Of: rejecting{since: then}})
+	if ago := time.Since(v.Since.Round(0)); ago < 0 || ago > time.Minute {
+		t.Errorf("rejected %v ago, want now", ago)
 	}
 }

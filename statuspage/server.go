@@ -37,23 +37,24 @@ func Serve(addr string, h http.Handler) reconcile.Runner {
 		case h == nil:
 			return reconcile.Terminal(errors.New("statuspage: Serve needs a Page or another http.Handler, got nil"))
 		}
+		logger := reconcile.Logger(ctx)
 		listener, err := net.Listen("tcp", addr)
 		if err != nil {
 			return fmt.Errorf("statuspage: Serve cannot use the address %q: %w", addr, err)
 		}
-		log := reconcile.Logger(ctx)
-		log.Info("page is served", "url", pageURL(listener.Addr()))
-		return serve(ctx, listener, h, log)
+		return serve(ctx, listener, h, logger)
 	})
 }
 
-func serve(ctx context.Context, listener net.Listener, h http.Handler, log *slog.Logger) error {
+func serve(ctx context.Context, listener net.Listener, h http.Handler, logger *slog.Logger) error {
+	log := guarded{logger.Handler()}
+	slog.New(log).Info("page is served", "url", pageURL(listener.Addr()))
 	var connections sync.WaitGroup
 	server := &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       time.Minute,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		ErrorLog:          slog.NewLogLogger(log, slog.LevelWarn),
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		ConnState: func(_ net.Conn, state http.ConnState) {
 			switch state {
@@ -82,4 +83,20 @@ func serve(ctx context.Context, listener net.Listener, h http.Handler, log *slog
 		return nil
 	}
 	return fmt.Errorf("statuspage: %w", err)
+}
+
+// A guarded log handler leaves out the lines on which another one panics. A server writes
+// lines where nothing recovers a panic: one would end the process.
+type guarded struct{ slog.Handler }
+
+// Enabled reports false if the other handler panics.
+func (g guarded) Enabled(ctx context.Context, level slog.Level) bool {
+	defer func() { _ = recover() }()
+	return g.Handler.Enabled(ctx, level)
+}
+
+// Handle returns no error if the other handler panics.
+func (g guarded) Handle(ctx context.Context, r slog.Record) error {
+	defer func() { _ = recover() }()
+	return g.Handler.Handle(ctx, r)
 }

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"regexp"
 	"strings"
 	"testing"
@@ -155,4 +156,46 @@ func TestServeErrors(t *testing.T) {
 	if err := Serve("127.0.0.1:0", New()).Run(ctx); err != nil {
 		t.Errorf("Run after the end of its context = %v, want nil", err)
 	}
+}
+
+// A panicking log handler has no line that it does not panic on.
+type panicking struct{ slog.Handler }
+
+func (panicking) Handle(context.Context, slog.Record) error { panic("no space for the log") }
+
+// TestLogHandlerThatPanics has a log handler that panics on each line: about the address,
+// an action, and a handler that panics too. It costs the lines, and nothing else.
+func TestLogHandlerThatPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := slog.New(panicking{slog.NewTextHandler(io.Discard, nil)})
+		queue := reconcile.NewQueue[string]()
+		queue.EnqueueAfter("a", time.Hour)
+		page := New(&Loop[string]{Name: "q", Queue: queue})
+		page.AllowActions, page.Logger = true, log
+		mux := http.NewServeMux()
+		mux.Handle("/", page)
+		mux.HandleFunc("/panic", func(http.ResponseWriter, *http.Request) { panic("at the disco") })
+		listener := make(pipes)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- serve(ctx, listener, mux, log) }()
+
+		client := &http.Client{Transport: &http.Transport{DialContext: listener.dial}}
+		if r, err := client.Get("http://localhost/panic"); err == nil {
+			t.Errorf("a handler that panics answers %d", r.StatusCode)
+		}
+		r, err := client.PostForm("http://localhost/items.json", url.Values{"item": {"a"}, "action": {"reconcile"}})
+		if err != nil {
+			t.Fatalf("an action: %v", err)
+		}
+		defer r.Body.Close()
+		if text, err := io.ReadAll(r.Body); r.StatusCode != http.StatusOK {
+			t.Errorf("an action: %s, %s, %v", r.Status, text, err)
+		}
+		client.CloseIdleConnections()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run = %v, want nil", err)
+		}
+	})
 }

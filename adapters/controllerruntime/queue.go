@@ -415,7 +415,10 @@ func (p priorityQueue[T]) Done(item T) {
 		outcome, options = reconcile.Aborted, reconcile.RequeueOptions{Err: reconcile.ErrAborted}
 	}
 	result := reconcile.Result[T]{Item: item, Outcome: outcome, Err: err, Duration: time.Since(h.since)}
-	if outcome.Failed() {
+	switch {
+	case outcome == reconcile.Aborted:
+		result.Failures = failures - 1
+	case options.Err != nil:
 		result.Failures = failures
 	}
 	if !options.Done {
@@ -432,6 +435,7 @@ func (p priorityQueue[T]) Done(item T) {
 func (q *Queue[T]) notify(result reconcile.Result[T]) {
 	defer func() {
 		if v := recover(); v != nil {
+			defer func() { _ = recover() }() // of printing v, or of the log
 			log.Log.Error(fmt.Errorf("%v", v), "controllerruntime: OnResult panicked", "item", result.Item, "stack", string(debug.Stack()))
 		}
 	}()

@@ -434,7 +434,13 @@ func TestNextRun(t *testing.T) {
 	}
 }
 
-// OnResult has the results of an item in the order of its runs. A panic in it is logged.
+// A mine panics with itself when it is printed, which fmt does not survive.
+type mine int
+
+func (m mine) Error() string { panic(m) }
+
+// OnResult has the results of an item in the order of its runs. A panic in it is logged, if
+// it can be.
 func TestOnResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var results []reconcile.Result[string]
@@ -442,7 +448,9 @@ func TestOnResult(t *testing.T) {
 			if len(results) == 0 {
 				time.Sleep(time.Second)
 			}
-			results = append(results, r)
+			if results = append(results, r); len(results) == 2 {
+				panic(mine(2))
+			}
 			panic("the page is full")
 		}}
 		q := queueOf(&queue)
@@ -478,18 +486,22 @@ func TestQueueWithBadInput(t *testing.T) {
 	q.ShutDown()
 }
 
-// A run that the end of the process interrupts has not failed.
+// A run that the end of the process interrupts has not failed. Its count of failures stays.
 func TestRunIsAbortedByTheShutdown(t *testing.T) {
 	var results []reconcile.Result[string]
 	queue := controllerruntime.Queue[string]{OnResult: func(r reconcile.Result[string]) { results = append(results, r) }}
 	q := queueOf(&queue)
 	q.Add("a")
 	q.Get()
+	q.AddRateLimited("a")
+	q.Done("a")
+	queue.EnqueueNow("a")
+	q.Get()
 	q.ShutDown()
 	q.AddRateLimited("a")
 	q.Done("a")
-	if len(results) != 1 || results[0].Outcome != reconcile.Aborted || results[0].Failures != 0 {
-		t.Errorf("the results are %+v, want one that is aborted", results)
+	if len(results) != 2 || results[1].Outcome != reconcile.Aborted || results[1].Failures != 1 {
+		t.Errorf("the results are %+v, want one that has failed, and then one that is aborted, with 1 failure", results)
 	}
 	defer func() {
 		if r := recover(); r == nil || !strings.Contains(fmt.Sprint(r), "each controller needs a Queue of its own") {

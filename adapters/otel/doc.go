@@ -30,6 +30,14 @@
 //     exception event, with the stack if it was a panic. Its text is that of the
 //     error, whatever that says.
 //
+// A run whose OnResult is not called, because a policy or another hook panicked, has
+// a span without these attributes of its result. It ends with the start of a run at
+// least a minute later, or with [Telemetry.Close].
+//
+// Of a name, an item or an error, a span has the first 2 KiB, and U+FFFD in place of
+// bytes that are not UTF-8, because an exporter of OTLP drops all spans that it sends
+// together with a text that is too long or not UTF-8. Of a stack it has 16 KiB.
+//
 // The span is linked to those spans that asked for the run: to the ones of the
 // feeder, if it feeds through [Telemetry.Enqueuer], with reconcile.cause
 // "event"; and to the run before, if that one gave the item back, with

@@ -115,7 +115,13 @@ func TestFlights(t *testing.T) {
 			t.Errorf("a run of %d is missing", r.item)
 		}
 	}
-	if len(f.runs) != 0 || f.end(1) != nil {
-		t.Errorf("at the end there are %v", f.runs)
+	if len(f.runs) != 0 || f.end(1) != nil || f.first != nil {
+		t.Errorf("at the end there are %v, and have returned %v", f.runs, f.first)
+	}
+	r := new(flight[int])
+	f.begin(1, r)
+	f.returned(r)
+	if lost := f.lost(time.Now()); len(lost) != 1 || len(f.runs) != 0 || f.first != nil {
+		t.Errorf("lost are %v, and then there are %v, and have returned %v", lost, f.runs, f.first)
 	}
 }

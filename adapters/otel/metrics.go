@@ -6,6 +6,7 @@ package oteladapter
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -109,7 +110,7 @@ func (m *metrics) register(queue statser, workers int, oldest func() time.Durati
 	all := []metric.Observable{age, limit}
 
 	count := upDown("reconcile.item.count", "{item}", "Items in the queue, by state.")
-	again := upDown("reconcile.item.again", "{item}", "Items in flight that have a next run already.")
+	again := upDown("reconcile.item.again", "{item}", "Items in flight whose next run is ready.")
 	enqueued := counter("reconcile.item.enqueued", "Items accepted as new work.")
 	coalesced := counter("reconcile.item.coalesced", "Events and observations folded into work that the queue had already.")
 	taken := counter("reconcile.item.taken", "Items taken from the queue.")
@@ -125,7 +126,12 @@ func (m *metrics) register(queue statser, workers int, oldest func() time.Durati
 	}
 	ready, waiting, inFlight := in(reconcile.Ready.String()), in(reconcile.Waiting.String()), in(reconcile.InFlight.String())
 	recheck := in("recheck") // a state of its own, and not among the waiting
-	return m.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+	return m.meter.RegisterCallback(func(_ context.Context, o metric.Observer) (err error) {
+		defer func() { // The SDK does not recover a panic of Stats, which would end the process.
+			if p := recover(); p != nil {
+				err = fmt.Errorf("oteladapter: Stats of the queue of reconciler %s: panic: %s", m.attributes[2].Value.AsString(), printed(p, maxText))
+			}
+		}()
 		o.ObserveFloat64(age, oldest().Seconds(), m.queue)
 		o.ObserveInt64(limit, int64(workers), m.queue)
 		if queue == nil {

@@ -252,6 +252,25 @@ func TestForeignQueue(t *testing.T) {
 	})
 }
 
+// TestStatsThatPanic has a queue whose Stats panics. The SDK calls it in a goroutine of its
+// own, and recovers nothing: the metrics of the queue are missing, and the others are there.
+func TestStatsThatPanic(t *testing.T) {
+	reader := sdkmetric.NewManualReader()
+	telemetry := &oteladapter.Telemetry[string]{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))}
+	var queue *struct{ *reconcile.Queue[string] } // nil
+	r := &reconcile.Reconciler[string]{Name: "disks", Queue: queue, Reconcile: func(context.Context, string) error { return nil }}
+	if err := telemetry.Instrument(r); err != nil {
+		t.Fatal(err)
+	}
+	var all metricdata.ResourceMetrics
+	if err := reader.Collect(t.Context(), &all); err == nil || !strings.Contains(err.Error(), "oteladapter: Stats of the queue of reconciler disks: panic: ") {
+		t.Errorf("Collect = %v, want a panic of Stats", err)
+	}
+	if n := len(all.ScopeMetrics[0].Metrics); n != 2 {
+		t.Errorf("%d metrics, want those of the workers and the oldest run", n)
+	}
+}
+
 // TestGlobalProviders has the zero Telemetry use them.
 func TestGlobalProviders(t *testing.T) {
 	reader := sdkmetric.NewManualReader()

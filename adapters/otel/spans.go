@@ -6,7 +6,9 @@ package oteladapter
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -64,11 +66,7 @@ func (s *spans) start(ctx context.Context, links []trace.Link) (context.Context,
 
 // setItem adds the item to a span that is recorded.
 func setItem[T comparable](span trace.Span, item T) {
-	text, ok := any(item).(string)
-	if !ok {
-		text = fmt.Sprint(item) // which outlives a panic of String
-	}
-	span.SetAttributes(itemKey.String(text))
+	span.SetAttributes(itemKey.String(printed(item, maxText)))
 }
 
 // end ends the span of a run.
@@ -88,19 +86,54 @@ func (s *spans) end(span trace.Span, at time.Time, o observation) {
 	}
 	switch {
 	case o.outcome.Failed():
-		text := fmt.Sprint(o.err) // which outlives a panic of Error
+		text := printed(o.err, maxText)
 		attributes = append(attributes, o.errorType)
 		event := []attribute.KeyValue{
 			semconv.ExceptionType(o.errorType.Value.AsString()),
 			semconv.ExceptionMessage(text),
 		}
 		if p, ok := o.err.(*reconcile.PanicError); ok {
-			event = append(event, semconv.ExceptionStacktrace(string(p.Stack)))
+			event = append(event, semconv.ExceptionStacktrace(printed(string(p.Stack), maxStack)))
 		}
 		span.AddEvent(semconv.ExceptionEventName, trace.WithTimestamp(at), trace.WithAttributes(event...))
 		span.SetStatus(codes.Error, text)
 	case o.err != nil:
-		attributes = append(attributes, reasonKey.String(fmt.Sprint(o.err)))
+		attributes = append(attributes, reasonKey.String(printed(o.err, maxText)))
 	}
 	span.SetAttributes(attributes...)
+}
+
+// How many bytes of a text a span has. An exporter drops the whole batch if a server
+// finds it too long; a server of gRPC accepts 4 MiB.
+const (
+	maxText  = 2 << 10
+	maxStack = 16 << 10
+)
+
+// printed returns the first bytes of v as fmt prints it, with U+FFFD in place of what is not
+// UTF-8: OTLP has no such strings, and an exporter drops the whole batch with one. It
+// survives a panic of a method of v.
+func printed(v any, limit int) string {
+	text, ok := v.(string)
+	if !ok {
+		text = sprint(v)
+	}
+	if len(text) > limit {
+		for limit > 0 && !utf8.RuneStart(text[limit]) {
+			limit--
+		}
+		text = text[:limit] + "…"
+	}
+	return strings.ToValidUTF8(text, "\ufffd")
+}
+
+// sprint is fmt.Sprint, which survives a panic, but not one with a value that panics too
+// when it is printed.
+func sprint(v any) (text string) {
+	defer func() {
+		if recover() != nil {
+			text = fmt.Sprintf("%%!v(PANIC=%T)", v)
+		}
+	}()
+	return fmt.Sprint(v)
 }

@@ -76,7 +76,8 @@ func (t *Telemetry[T]) Instrument(r *reconcile.Reconciler[T]) error {
 	if meters == nil {
 		meters = otel.GetMeterProvider()
 	}
-	m, err := newMetrics(meters.Meter(scope, metric.WithSchemaURL(semconv.SchemaURL)), r.Name)
+	name := printed(r.Name, maxText)
+	m, err := newMetrics(meters.Meter(scope, metric.WithSchemaURL(semconv.SchemaURL)), name)
 	if err != nil {
 		return fmt.Errorf("oteladapter: %w", err)
 	}
@@ -96,7 +97,7 @@ func (t *Telemetry[T]) Instrument(r *reconcile.Reconciler[T]) error {
 	if tracers == nil {
 		tracers = otel.GetTracerProvider()
 	}
-	s := newSpans(tracers.Tracer(scope, trace.WithSchemaURL(semconv.SchemaURL)), r.Name)
+	s := newSpans(tracers.Tracer(scope, trace.WithSchemaURL(semconv.SchemaURL)), name)
 	memory, run, onResult := t.remembered(), r.Reconcile, r.OnResult
 	r.Reconcile = func(ctx context.Context, item T) error {
 		f := &flight[T]{start: time.Now()}
@@ -104,6 +105,7 @@ func (t *Telemetry[T]) Instrument(r *reconcile.Reconciler[T]) error {
 		if f.span.IsRecording() {
 			setItem(f.span, item)
 		}
+		t.endLost(f.start.Add(-lostAfter))
 		t.flights.begin(item, f)
 		defer t.flights.returned(f) // deferred, for a panic or Goexit
 		return run(ctx, item)
@@ -151,7 +153,7 @@ type instrumented[T comparable] struct {
 func (i instrumented[T]) Unwrap() reconcile.Runner { return i.r }
 
 // Run does what Instrumented says.
-func (i instrumented[T]) Run(ctx context.Context) error {
+func (i instrumented[T]) Run(ctx context.Context) (err error) {
 	var run func(context.Context, T) error
 	var onResult func(reconcile.Result[T])
 	if i.r != nil {
@@ -160,21 +162,32 @@ func (i instrumented[T]) Run(ctx context.Context) error {
 	if err := i.t.Instrument(i.r); err != nil {
 		return reconcile.Terminal(err)
 	}
-	err := i.r.Run(ctx)
-	i.r.Reconcile, i.r.OnResult = run, onResult
-	closed := i.t.Close()
-	i.t.mu.Lock()
-	i.t.instrumented = false
-	i.t.mu.Unlock()
-	if closed != nil {
-		err = errors.Join(err, fmt.Errorf("oteladapter: %w", closed))
-	}
-	return err
+	defer func() { // also after a panic of Run
+		i.r.Reconcile, i.r.OnResult = run, onResult
+		closed := i.t.Close()
+		i.t.mu.Lock()
+		i.t.instrumented = false
+		i.t.mu.Unlock()
+		if closed != nil {
+			err = errors.Join(err, fmt.Errorf("oteladapter: %w", closed))
+		}
+	}()
+	return i.r.Run(ctx)
 }
 
-// Close ends the measuring of the queue, for a reconciler that has ended. It may
-// be called more than once. The error is the MeterProvider's.
+// endLost ends the spans of runs that have returned by that time, and that the Reconciler
+// did not call OnResult for.
+func (t *Telemetry[T]) endLost(by time.Time) {
+	for _, f := range t.flights.lost(by) {
+		f.span.End(trace.WithTimestamp(f.end))
+	}
+}
+
+// Close ends the measuring of the queue, for a reconciler that has ended, and the spans
+// of runs without a result. It may be called more than once. The error is the
+// MeterProvider's.
 func (t *Telemetry[T]) Close() error {
+	t.endLost(time.Now())
 	t.mu.Lock()
 	callback := t.callback
 	t.callback = nil
@@ -238,5 +251,5 @@ func errorType(err error) (kind attribute.KeyValue) {
 		}
 		err = inner
 	}
-	return semconv.ErrorType(err)
+	return semconv.ErrorTypeKey.String(printed(semconv.ErrorType(err).Value.AsString(), maxText))
 }

@@ -6,6 +6,7 @@ package oteladapter_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 
@@ -55,4 +56,37 @@ func TestInstrumentedTerms(t *testing.T) {
 			t.Errorf("without a Reconciler: %v, want a terminal error", err)
 		}
 	})
+}
+
+// A withoutAttrs is a log handler that panics when a Reconciler adds its name.
+type withoutAttrs struct{ slog.Handler }
+
+func (withoutAttrs) WithAttrs([]slog.Attr) slog.Handler { panic("no attributes") }
+
+// TestInstrumentedRunThatPanics has a term that ends with a panic of Run. The next one has
+// its own spans and metrics.
+func TestInstrumentedRunThatPanics(t *testing.T) {
+	reader := sdkmetric.NewManualReader()
+	telemetry := &oteladapter.Telemetry[int]{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))}
+	bad := &reconcile.Reconciler[int]{
+		Name: "bad", Queue: reconcile.NewQueue[int](), Logger: slog.New(withoutAttrs{slog.DiscardHandler}),
+		Reconcile: func(context.Context, int) error { return nil },
+	}
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("Run does not panic")
+			}
+		}()
+		_ = telemetry.Instrumented(bad).Run(t.Context())
+	}()
+	if series := collect(t, reader); len(series) > 0 {
+		t.Errorf("after the term there are %v", series)
+	}
+	queue := reconcile.NewQueue[int]()
+	queue.Close()
+	good := &reconcile.Reconciler[int]{Name: "good", Queue: queue, Reconcile: func(context.Context, int) error { return nil }}
+	if err := telemetry.Instrumented(good).Run(t.Context()); err != nil {
+		t.Errorf("the next term: %v", err)
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"math"
 	"reflect"
+	"runtime/debug"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -228,8 +229,15 @@ func isNil(q any) bool {
 // Describe does nothing; see [Collector].
 func (c *Collector) Describe(chan<- *prometheus.Desc) {}
 
-// Collect sends the metrics as they are now. It is for registries.
+// Collect sends the metrics as they are now. It is for registries. A panic of a queue, a
+// Set or a function of AddStats is an error of the scrape.
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
+	defer func() { // A registry does that too, but not for a Collector that WrapRegistererWith gives labels.
+		if p := recover(); p != nil {
+			err := fmt.Errorf("promadapter: collect: panic: %v\n%s", p, debug.Stack())
+			ch <- prometheus.NewInvalidMetric(prometheus.NewInvalidDesc(err), err)
+		}
+	}()
 	c.mu.Lock()
 	queues := make(map[string]Statser, len(c.queues))
 	for name, q := range c.queues {

@@ -20,7 +20,8 @@ import (
 
 func idle(context.Context, string) error { return nil }
 
-// TestAddQueue has a queue without a reconciler: its counts alone.
+// TestAddQueue has a queue without a reconciler: its counts alone. Of the items in flight one
+// has a next run that is ready, and one a next run that is due later.
 func TestAddQueue(t *testing.T) {
 	q := reconcile.NewQueue[string]()
 	take := func(want string) {
@@ -44,13 +45,14 @@ func TestAddQueue(t *testing.T) {
 	}
 	take("again")
 	q.Enqueue("again")
+	q.EnqueueAfter("b", time.Hour)
 	var c promadapter.Collector
 	if err := c.AddQueue("plain", q); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]float64{
 		`workqueue_depth{controller="plain",name="plain"}`:                 2,
-		`workqueue_adds_total{controller="plain",name="plain"}`:            11,
+		`workqueue_adds_total{controller="plain",name="plain"}`:            12,
 		`workqueue_retries_total{controller="plain",name="plain"}`:         3,
 		`reconcile_queue_waiting{controller="plain",name="plain"}`:         2,
 		`reconcile_queue_rechecks{controller="plain",name="plain"}`:        2,

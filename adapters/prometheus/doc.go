@@ -25,13 +25,10 @@
 //     that are terminal; requeue has those that asked for the next run at once.
 //   - The success result has the runs that returned RecheckWithin; controller-runtime
 //     counts a run that asks for a recheck as requeue_after.
-//   - workqueue_depth has an item in flight whose next run is due later; client-go
-//     counts it once that is due. Otherwise both count what is ready, and what was
-//     added while in flight.
 //   - workqueue_adds_total counts work when it is accepted, also if its time
 //     comes later.
-//   - workqueue_retries_total counts items given back with a wait, not those
-//     that a feeder added for later.
+//   - workqueue_retries_total counts items given back to run again, also at once
+//     or because they were aborted, and not those that a feeder added for later.
 //   - workqueue_queue_duration_seconds starts when an item becomes ready, for
 //     one enqueued while in flight when it was given back; it is observed when the
 //     run has ended. A queue other than a [reconcile.Queue] has none.

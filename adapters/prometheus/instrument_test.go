@@ -136,6 +136,49 @@ func TestInstrument(t *testing.T) {
 	})
 }
 
+// TestHeldBesideAFailure has runs that are scheduled although a step failed, or because the
+// run ended early. Held are those that no event starts before their time.
+func TestHeldBesideAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, test := range map[string]struct {
+			reconcile func(ctx context.Context) error
+			held      float64
+		}{
+			"within": {func(context.Context) error { return errors.Join(errBroken, reconcile.RequeueWithin(time.Hour)) }, 0},
+			"after":  {func(context.Context) error { return errors.Join(errBroken, reconcile.RequeueAfter(time.Hour)) }, 1},
+			"changed": {func(ctx context.Context) error {
+				ctx, cancel := reconcile.UntilChanged(ctx)
+				defer cancel()
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}, 1},
+		} {
+			q := reconcile.NewQueue[string]()
+			ran := 0
+			r := &reconcile.Reconciler[string]{
+				Name: "assets", Queue: q, Retry: reconcile.NoRetry,
+				Reconcile: func(ctx context.Context, _ string) error {
+					if ran++; ran > 1 {
+						return nil
+					}
+					return test.reconcile(ctx)
+				},
+			}
+			var c promadapter.Collector
+			end := instrumented(t, &c, r)
+			q.Enqueue("a")
+			synctest.Wait()
+			time.Sleep(time.Millisecond)
+			q.Enqueue("a")
+			time.Sleep(time.Minute)
+			if got := values(t, &c)[`reconcile_held_total{controller="assets"}`]; got != test.held {
+				t.Errorf("%s: %v runs are held, want %v", name, got, test.held)
+			}
+			end()
+		}
+	})
+}
+
 // TestInstrumentInFlight looks at runs that go on, and at one that a shutdown
 // cuts short.
 func TestInstrumentInFlight(t *testing.T) {

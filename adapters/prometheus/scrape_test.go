@@ -5,6 +5,7 @@ package promadapter_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,4 +86,18 @@ func TestScrapeKeepsNoLock(t *testing.T) {
 	for range ch {
 	}
 	<-done
+}
+
+// TestScrapeSurvivesAPanic has stats that panic, in a Collector with labels for all of its
+// series. A registry collects such a one in a goroutine that recovers nothing.
+func TestScrapeSurvivesAPanic(t *testing.T) {
+	var c promadapter.Collector
+	if err := promadapter.AddStats(&c, "nats_queue", "vms", func() figures { panic("no connection") }); err != nil {
+		t.Fatal(err)
+	}
+	registry := prometheus.NewRegistry()
+	prometheus.WrapRegistererWith(prometheus.Labels{"region": "eu"}, registry).MustRegister(&c)
+	if _, err := registry.Gather(); err == nil || !strings.Contains(err.Error(), "promadapter: collect: panic: no connection") {
+		t.Errorf("Gather = %v, want the panic", err)
+	}
 }

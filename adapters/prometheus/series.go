@@ -38,7 +38,7 @@ var (
 	waitingDesc   = desc("reconcile_queue_waiting", "Items in the queue with work left that become ready later: held, within a time, or backing off.", queueLabels...)
 	rechecksDesc  = desc("reconcile_queue_rechecks", "Items in the queue that are in sync: the last run succeeded, and the next is a recheck.", queueLabels...)
 	inFlightDesc  = desc("reconcile_queue_in_flight", "Items taken from the queue and not yet given back.", queueLabels...)
-	againDesc     = desc("reconcile_queue_again", "Items in flight that have a next run already.", queueLabels...)
+	againDesc     = desc("reconcile_queue_again", "Items in flight whose next run is ready.", queueLabels...)
 	pendingDesc   = desc("reconcile_oldest_pending_seconds", "Seconds since the oldest item that is out of sync was last in sync, or unknown; 0 if all items are in sync.", queueLabels...)
 	takenDesc     = desc("reconcile_queue_taken_total", "Items taken from the queue.", queueLabels...)
 	coalescedDesc = desc("reconcile_queue_coalesced_total", "Events and observations folded into work that the queue had already.", queueLabels...)

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -24,7 +25,8 @@ import (
 // S is a struct. Each exported field of it is a metric, with the label name: an unsigned
 // integer counts what only rises, as LeasesLost is
 // reconcile_nats_queue_leases_lost_total; an int or a bool is a gauge, as Full is
-// reconcile_nats_queue_full, 1 if it is true. Fields of other types are left out.
+// reconcile_nats_queue_full, 1 if it is true. Fields of other types are left out, and so is a
+// time.Duration, which counts nanoseconds.
 //
 // stats is called in each scrape; it must not block, and may be called from any
 // goroutine. AddStats returns an error if c or stats is nil, if S is no struct with such
@@ -112,7 +114,7 @@ func figuresOf(t reflect.Type, prefix string) (figures []figure) {
 		case zero.CanUint():
 			metric += "_total"
 			of += ", which only rises"
-		case !zero.CanInt() && f.Type.Kind() != reflect.Bool:
+		case !zero.CanInt() && f.Type.Kind() != reflect.Bool, f.Type == reflect.TypeFor[time.Duration]():
 			continue
 		}
 		figures = append(figures, figure{i, metric, of, desc(metric, "The figure "+f.Name+".", "name")})

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"strings"
 	"testing"
+	"time"
 
 	promadapter "github.com/reconkernel/reconcile/adapters/prometheus"
 )
@@ -18,6 +19,7 @@ type figures struct {
 	Idle       bool
 	LeasesLost uint64
 	Name       string
+	Age        time.Duration
 	secret     int
 }
 
@@ -31,7 +33,7 @@ func TestAddStats(t *testing.T) {
 	if err := promadapter.AddStats(&c, "nats_queue", "disks", func() figures { return figures{} }); err != nil {
 		t.Fatal(err)
 	}
-	now = figures{Outbox: 3, Full: true, LeasesLost: 2, Name: "x", secret: 4}
+	now = figures{Outbox: 3, Full: true, LeasesLost: 2, Name: "x", Age: time.Hour, secret: 4}
 	want := map[string]float64{}
 	for name, v := range map[string]float64{"outbox": 3, "full": 1, "idle": 0, "leases_lost_total": 2} {
 		want["reconcile_nats_queue_"+name+`{name="vms"}`] = v

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"time"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -191,7 +192,7 @@ func Ready(generation int64, err error) metav1.Condition {
 
 // outcomeOf returns what a Reconciler makes of err, as long as its policy retries.
 func outcomeOf(err error) reconcile.Outcome {
-	o, _ := reconcile.Classify(err, 1, nil)
+	o, _ := reconcile.Classify(err, 1, func(error, int) (time.Duration, bool) { return 0, true })
 	return o
 }
 

@@ -286,6 +286,9 @@ func TestReportOverran(t *testing.T) {
 }
 
 func TestReady(t *testing.T) {
+	policy := reconcile.DefaultRetry
+	defer func() { reconcile.DefaultRetry = policy }()
+	reconcile.DefaultRetry = reconcile.NoRetry // The condition does not depend on it.
 	for _, test := range []struct {
 		err                     error
 		status, reason, message string
@@ -300,6 +303,7 @@ func TestReady(t *testing.T) {
 		{reconcile.Terminal(errors.New("never")), "False", "TerminalError", "never"},
 		{errors.New("no luck"), "False", "Failed", "no luck"},
 		{errors.Join(errors.New("no luck"), reconcile.RecheckWithin(time.Hour)), "False", "Failed", "no luck\nrecheck"},
+		{errors.Join(errors.New("no luck"), reconcile.RequeueAfter(time.Hour)), "False", "Failed", "no luck\nrequeued"},
 		{errors.New(strings.Repeat("ä", 20000)), "False", "Failed", strings.Repeat("ä", 16382) + "..."},
 	} {
 		want := metav1.Condition{Type: "Ready", Status: metav1.ConditionStatus(test.status), Reason: test.reason, Message: test.message, ObservedGeneration: 3}

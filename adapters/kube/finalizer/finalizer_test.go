@@ -53,6 +53,25 @@ func TestFinalizerComesFirst(t *testing.T) {
 	})
 }
 
+// TestFailedCleanAsksNoPolicy has the error of Clean come back as it is: what follows is the
+// decision of the Reconciler's own policy.
+func TestFailedCleanAsksNoPolicy(t *testing.T) {
+	policy := reconcile.DefaultRetry
+	defer func() { reconcile.DefaultRetry = policy }()
+	reconcile.DefaultRetry = func(error, int) (time.Duration, bool) { panic("DefaultRetry is called") }
+	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
+		client := clientOf(t, s.Admin(), s.Namespace(t))
+		w := &world{fail: map[string]error{"clean": errTest}}
+		g := newGuard(client, w)
+		create(t, client, "a", "x")
+		run(t, g, "a")
+		remove(t, client, "a")
+		if err := g.Reconcile(t.Context(), "a"); !errors.Is(err, errTest) {
+			t.Errorf("Reconcile = %v, want the error of Clean", err)
+		}
+	})
+}
+
 // TestCases goes through what can become of an object. A step that restarts makes
 // a Guard that remembers nothing.
 func TestCases(t *testing.T) {

@@ -439,7 +439,8 @@ func (q *Queue[T]) lookAround(ctx context.Context, adopt bool) error {
 		return err
 	}
 	long := time.Now().Add(-2 * q.cfg.Lease)
-	return q.scan(ctx, func(item T, s seen, stored time.Time) {
+	// What is written meanwhile is delivered.
+	_, err = q.scan(ctx, func(item T, s seen, stored time.Time) {
 		switch {
 		case s.running:
 			if q.disowned(s) || !q.alive(item, s) {
@@ -451,6 +452,7 @@ func (q *Queue[T]) lookAround(ctx context.Context, adopt bool) error {
 			q.post(item, op{verb: verbTouch, at: time.Now().UnixNano()}, s)
 		}
 	})
+	return err
 }
 
 // disowned reports whether the owner of a run shows that it knows nothing of it.
@@ -461,15 +463,21 @@ func (q *Queue[T]) disowned(s seen) bool {
 	return m != nil && m.Gone == "" && m.disowns(shorten(s.tokens), s)
 }
 
-// scan calls fn for all records, in the order of the stream.
-func (q *Queue[T]) scan(ctx context.Context, fn func(item T, s seen, stored time.Time)) error {
+// scan calls fn for all records, in the order of the stream. It reports whether some may be
+// missing because they were written meanwhile.
+func (q *Queue[T]) scan(ctx context.Context, fn func(item T, s seen, stored time.Time)) (moved bool, err error) {
 	return q.wire.scan(ctx, func(m stored, at time.Time) {
-		item, s, err := q.decode(m)
-		switch {
-		case err != nil:
-			q.leaveAlone(m.subject, err)
-		case s.record != record{}:
+		if item, s, ok := q.known(m); ok {
 			fn(item, s, at)
 		}
 	})
+}
+
+// known reads a message of an item. It is not ok if the queue knows no such item.
+func (q *Queue[T]) known(m stored) (item T, s seen, ok bool) {
+	item, s, err := q.decode(m)
+	if err != nil {
+		q.leaveAlone(m.subject, err)
+	}
+	return item, s, err == nil && s.record != record{}
 }

@@ -311,7 +311,7 @@ func (q *Queue[T]) await(ctx context.Context, b *batch) error {
 // Remove cancels the item's next run, never a run in flight, and reports
 // whether there was one. If the process of a run in flight is gone, known or not
 // known yet, the item is not run again for that. It waits until that is stored, or ctx is done. Unlike
-// the other verbs it works after Close has begun.
+// the other verbs it works after Close has begun, until all is stored.
 func (q *Queue[T]) Remove(ctx context.Context, item T) (bool, error) {
 	tokens, err := q.codec.encode(item)
 	if err != nil {
@@ -319,6 +319,12 @@ func (q *Queue[T]) Remove(ctx context.Context, item T) (bool, error) {
 	}
 	found := false
 	q.mu.Lock()
+	select {
+	case <-q.empty: // Close waits for nothing more
+		q.mu.Unlock()
+		return false, reconcile.ErrClosed
+	default:
+	}
 	b := q.postLocked(item, tokens, op{verb: verbRemove, at: time.Now().UnixNano()}, func(before record) {
 		_, dead := q.others.dead[before.owner]
 		found = before.next != nextNone || dead && !before.removed

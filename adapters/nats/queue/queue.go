@@ -128,11 +128,11 @@ type Queue[T comparable] struct {
 // is too old are errors. It stores a reserve for a full
 // store, if there is none; that it cannot is no error. It blocks until the connection
 // is there and the server has answered, or ctx is done, 15 s at most if ctx has no
-// deadline, and starts nothing. Many processes may call it at once.
+// deadline, and starts nothing. The error of a wrong argument is [reconcile.Terminal]. Many processes may call it at once.
 func New[T comparable](ctx context.Context, js jetstream.JetStream, cfg Config) (*Queue[T], error) {
 	c, err := newCodec[T]()
 	if err != nil {
-		return nil, err
+		return nil, reconcile.Terminal(err)
 	}
 	return newQueue(ctx, js, cfg, c)
 }
@@ -150,7 +150,7 @@ func NewFunc[T comparable](ctx context.Context, js jetstream.JetStream, cfg Conf
 	encode func(T) string, decode func(string) (T, error),
 ) (*Queue[T], error) {
 	if encode == nil || decode == nil {
-		return nil, errors.New("natsadapter: queue.NewFunc needs both functions, and one is nil")
+		return nil, reconcile.Terminal(errors.New("natsadapter: queue.NewFunc needs both functions, and one is nil"))
 	}
 	return newQueue(ctx, js, cfg, funcCodec(encode, decode))
 }
@@ -158,10 +158,10 @@ func NewFunc[T comparable](ctx context.Context, js jetstream.JetStream, cfg Conf
 func newQueue[T comparable](ctx context.Context, js jetstream.JetStream, cfg Config, c codec[T]) (*Queue[T], error) {
 	cfg, err := cfg.check(ctx)
 	if err != nil {
-		return nil, err
+		return nil, reconcile.Terminal(err)
 	}
 	if js == nil {
-		return nil, errors.New("natsadapter: the JetStream of a Queue is required, and nil")
+		return nil, reconcile.Terminal(errors.New("natsadapter: the JetStream of a Queue is required, and nil"))
 	}
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc

@@ -76,7 +76,6 @@ type Queue[T comparable] struct {
 	wire    wire
 	codec   codec[T]
 	timeout time.Duration // of one request
-	byWord  bool          // finish a run by deleting its record, which this server does in one step
 
 	life     context.Context // of all goroutines; Close ends it, and fail
 	end      context.CancelFunc
@@ -168,13 +167,12 @@ func newQueue[T comparable](ctx context.Context, js jetstream.JetStream, cfg Con
 		ctx, cancel = context.WithTimeout(ctx, slowAnswer)
 		defer cancel()
 	}
-	stream, version, err := setUp(ctx, js, cfg, c.shape)
+	stream, err := setUp(ctx, js, cfg, c.shape)
 	if err != nil {
 		return nil, err
 	}
 	timeout := min(2*time.Second, cfg.Lease/4)
 	q := openQueue(cfg, newWire(js, stream, cfg, timeout), c, timeout)
-	q.byWord = cfg.Replicas == 1 && version.atLeast([3]int{2, 15, 2})
 	if err := q.keepReserve(ctx); err != nil {
 		q.cfg.Logger.Debug("no reserve", "queue", cfg.Name, "err", err) // a later attempt may make it
 	}

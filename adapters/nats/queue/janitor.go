@@ -39,7 +39,6 @@ import (
 // others is what this process knows of the members.
 type others struct {
 	born    time.Time
-	epoch   uint64 // of the stream that members are of
 	members map[string]*seenMember
 	dead    map[string]time.Time // declared gone, and when we learned it
 	elder   string               // the eldest member, if that is another; empty if there was none
@@ -296,7 +295,8 @@ func (q *Queue[T]) isMember() bool {
 func (q *Queue[T]) goneForALease(id string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return time.Since(q.others.members[id].since) >= q.cfg.Lease
+	s := q.others.members[id] // nil if this process has joined anew meanwhile
+	return s != nil && time.Since(s.since) >= q.cfg.Lease
 }
 
 // declareSilent declares those gone that have shown no sign of life for the time
@@ -311,10 +311,13 @@ func (q *Queue[T]) declareSilent() (sure bool) {
 		}
 	}
 	q.mu.Unlock()
+	if own.id == "" {
+		return false
+	}
 	if len(silent) > 0 {
-		// They may have joined in a stream made anew, where all sequences are smaller than
-		// those of this member: see silentSince.
-		if epoch, err := q.wire.epoch(q.life); err != nil || epoch != own.epoch {
+		// In a stream made anew, and in one that has lost its last messages, sequences may
+		// be smaller than those of this member: see silentSince. Its own last one is gone then.
+		if m, err := q.wire.last(q.life, q.cfg.Name+".m."+own.id); err != nil || m.seq < own.seq {
 			return false
 		}
 	}

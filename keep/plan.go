@@ -71,10 +71,10 @@ func (r *Rejection[K]) Unwrap() error { return ErrTooMany }
 // Run would make to the things that it knows, except for corrections of rejected things.
 // It lists both sides, twice if an existing thing is Absent, and blocks until they are
 // listed. It calls no Lookup and changes nothing, also not the state of the Set. The error
-// is that of a listing, or names a field that is wrong.
+// is that of a listing, or a [reconcile.Terminal] one that names a field that is wrong.
 func (s *Set[K, D, A]) Plan(ctx context.Context) (Plan[K], error) {
 	if err := s.check(false); err != nil {
-		return Plan[K]{}, err
+		return Plan[K]{}, reconcile.Terminal(err)
 	}
 	k, accepted := s.snapshot()
 	if s.poller.Load() == nil {
@@ -135,11 +135,11 @@ func (k *known[K, D, A]) plan() (p Plan[K]) {
 // runs. If too many things are surplus, it deletes none of these, makes the other changes,
 // and returns a [*Rejection], for [errors.As]. To delete them, call Accept with that error,
 // and Apply again. Of an earlier call, Apply keeps only the accepted keys that were not
-// deleted. It returns an error at once while Run or another Apply goes on, or if a field is
-// wrong.
+// deleted. It returns an error at once while Run or another Apply goes on, and a
+// [reconcile.Terminal] error if a field is wrong.
 func (s *Set[K, D, A]) Apply(ctx context.Context, r *reconcile.Reconciler[K]) error {
 	if err := s.check(false); err != nil {
-		return err
+		return reconcile.Terminal(err)
 	}
 	if !s.running.TryLock() {
 		return errRunning

@@ -1048,8 +1048,14 @@ func TestChecks(t *testing.T) {
 		w := newWorld(t, 1)
 		w.set.Queue = reconcile.NewQueue[string]()
 		c.set(w.set)
-		if err := w.set.Run(ended); !errors.Is(err, reconcile.ErrTerminal) || !strings.Contains(err.Error(), "keep: "+c.want) {
-			t.Errorf("Run returned %v, want %q, and a terminal error", err, c.want)
+		_, plan := w.set.Plan(ended)
+		for name, err := range map[string]error{"Run": w.set.Run(ended), "Plan": plan, "Apply": w.set.Apply(ended, nil)} {
+			if name != "Run" && (strings.HasPrefix(c.want, "Set.Queue") || c.want == "Set.Period is 0s") {
+				continue // they need none
+			}
+			if !errors.Is(err, reconcile.ErrTerminal) || !strings.Contains(err.Error(), "keep: "+c.want) {
+				t.Errorf("%s returned %v, want %q, and a terminal error", name, err, c.want)
+			}
 		}
 	}
 	w := newWorld(t, 1)

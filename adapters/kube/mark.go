@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/reconkernel/reconcile"
 )
 
 // A Mark names the owner of an object by labels and annotations: for owners that
@@ -52,9 +54,9 @@ func (m Mark) Owner(obj metav1.Object) string {
 }
 
 // Set marks obj as owned by owner. It changes obj alone; the caller creates or
-// updates it. It returns an error, and leaves obj as it was, if a field or owner
-// is not valid, and one that wraps [ErrOwned] if obj is marked with another
-// owner.
+// updates it. It returns an error, and leaves obj as it was, if owner is empty, one that
+// wraps [ErrOwned] if obj is marked with another owner, and a [reconcile.Terminal] one if
+// Key is not valid.
 func (m Mark) Set(obj metav1.Object, owner string) error {
 	if err := m.check(); err != nil {
 		return err
@@ -95,7 +97,7 @@ func (m Mark) Selector(owner string) (string, error) {
 
 func (m Mark) check() error {
 	if bad := validation.IsQualifiedName(m.Key); len(bad) > 0 {
-		return fmt.Errorf("kube: Mark.Key %q is no name of a label: %s", m.Key, bad[0])
+		return reconcile.Terminal(fmt.Errorf("kube: Mark.Key %q is no name of a label: %s", m.Key, bad[0]))
 	}
 	return nil
 }

@@ -262,8 +262,9 @@ func TestMarkErrors(t *testing.T) {
 		{kube.Mark{Key: "a b"}, "x", `Mark.Key "a b" is no name of a label`},
 		{zone, "", "needs an owner"},
 	} {
-		if err := test.mark.Set(configMap("n", "a"), test.owner); err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("Set: %v, want %q", err, test.want)
+		wrongField := test.mark != zone
+		if err := test.mark.Set(configMap("n", "a"), test.owner); err == nil || !strings.Contains(err.Error(), test.want) || errors.Is(err, reconcile.ErrTerminal) != wrongField {
+			t.Errorf("Set: %v, want %q, and a terminal error if a field is wrong: %t", err, test.want, wrongField)
 		}
 		if test.owner != "" {
 			if _, err := test.mark.Selector("x"); err == nil || !strings.Contains(err.Error(), test.want) {

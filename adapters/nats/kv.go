@@ -40,9 +40,10 @@ import (
 // connection lives. It then goes on after the last
 // revision that it has seen; if the bucket is another one, or may have lost
 // revisions, it starts from the beginning. It logs to [reconcile.Logger] when a
-// watch is lost and when it is back. It returns nil when ctx is done, and an
-// error if the connection is closed, an argument is wrong, two filters overlap, or the bucket is a mirror,
-// whose entries have the subjects of another bucket. [Prime] tells when it
+// watch is lost and when it is back. It returns nil when ctx is done, a
+// [reconcile.Terminal] error if an argument is wrong or two filters overlap, and an error
+// if the connection is closed, or the bucket is a mirror, whose entries have the subjects
+// of another bucket. [Prime] tells when it
 // has enqueued all that was there.
 //
 // What it cannot see: keys that are gone without a trace, because their delete
@@ -52,7 +53,7 @@ import (
 func KeyValue[T comparable](js jetstream.JetStream, bucket string, key func(jetstream.KeyValueEntry) (T, bool), filters ...string) reconcile.Feeder[T] {
 	return func(ctx context.Context, q reconcile.Enqueuer[T]) error {
 		if err := checkKeyValue("KeyValue", js, bucket, key == nil, filters); err != nil {
-			return err
+			return reconcile.Terminal(err)
 		}
 		return keyValueTail(js, bucket, filters, func(e *entry) {
 			if item, ok := guarded(ctx, "bucket "+bucket, e.key, func() (T, bool) { return key(e) }); ok {
@@ -76,7 +77,7 @@ func KeyValue[T comparable](js jetstream.JetStream, bucket string, key func(jets
 func KeyValueItems[T comparable](js jetstream.JetStream, bucket string, key func(jetstream.KeyValueEntry) (T, bool), filters ...string) func(ctx context.Context) ([]T, error) {
 	return func(ctx context.Context) ([]T, error) {
 		if err := checkKeyValue("KeyValueItems", js, bucket, key == nil, filters); err != nil {
-			return nil, err
+			return nil, reconcile.Terminal(err)
 		}
 		var items []T
 		var failed error

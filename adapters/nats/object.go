@@ -24,7 +24,7 @@ import (
 func Objects[T comparable](js jetstream.JetStream, bucket string, key func(*jetstream.ObjectInfo) (T, bool)) reconcile.Feeder[T] {
 	return func(ctx context.Context, q reconcile.Enqueuer[T]) error {
 		if err := checkBucket("Objects", js, bucket, key == nil); err != nil {
-			return err
+			return reconcile.Terminal(err)
 		}
 		return objectTail(js, bucket, func(info *jetstream.ObjectInfo, err error) {
 			if err != nil {
@@ -45,7 +45,7 @@ func Objects[T comparable](js jetstream.JetStream, bucket string, key func(*jets
 func ObjectItems[T comparable](js jetstream.JetStream, bucket string, key func(*jetstream.ObjectInfo) (T, bool)) func(ctx context.Context) ([]T, error) {
 	return func(ctx context.Context) ([]T, error) {
 		if err := checkBucket("ObjectItems", js, bucket, key == nil); err != nil {
-			return nil, err
+			return nil, reconcile.Terminal(err)
 		}
 		var items []T
 		var failed error

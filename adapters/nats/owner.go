@@ -355,7 +355,7 @@ func (s *Secondaries) Put(ctx context.Context, key string, value []byte, owner s
 
 func (s *Secondaries) check() error {
 	if s.Kind == "" {
-		return errors.New("natsadapter: Secondaries.Kind is empty, want the kind of the primaries")
+		return reconcile.Terminal(errors.New("natsadapter: Secondaries.Kind is empty, want the kind of the primaries"))
 	}
-	return checkBucket("Secondaries", s.JS, s.Bucket, false)
+	return reconcile.Terminal(checkBucket("Secondaries", s.JS, s.Bucket, false))
 }

@@ -153,7 +153,7 @@ func trouble(ctx context.Context, what string, err error) {
 // checkNoPrime returns an error for a feeder that cannot be primed.
 func checkNoPrime(ctx context.Context, what string) error {
 	if ctx.Value(primingKey{}) != nil {
-		return fmt.Errorf("natsadapter: %s cannot tell when all existing items were enqueued: do not Prime it", what)
+		return reconcile.Terminal(fmt.Errorf("natsadapter: %s cannot tell when all existing items were enqueued: do not Prime it", what))
 	}
 	return nil
 }

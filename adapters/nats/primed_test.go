@@ -102,8 +102,8 @@ func TestPrimedNever(t *testing.T) {
 	} {
 		var primed natsadapter.Primed
 		err := natsadapter.Prime(&primed, feeder)(t.Context(), recorder{})
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("the feeder returns %v, want %q", err, want)
+		if !errors.Is(err, reconcile.ErrTerminal) || !strings.Contains(err.Error(), want) {
+			t.Errorf("the feeder returns %v, want %q, and a terminal error", err, want)
 		}
 		if err := primed.Wait(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Wait returns %v, want %q", err, want)

@@ -37,16 +37,16 @@ import (
 // a consumer that is deleted and created again, or that does not exist yet. A
 // message may come more than once. On a slow or long link it waits longer for
 // heartbeats each time that they are late, up to 30 seconds. When ctx is done it hands back at once what
-// it has not enqueued, and returns nil; it returns an error if the connection is
-// closed, an argument is wrong, or the consumer is of another kind or has a
-// MaxDeliver: each hand-back, also at an orderly stop, counts as a delivery, so such a
+// it has not enqueued, and returns nil; it returns a [reconcile.Terminal] error if an
+// argument is wrong, and an error if the connection is closed, or the consumer is of another
+// kind or has a MaxDeliver: each hand-back, also at an orderly stop, counts as a delivery, so such a
 // consumer loses messages that nothing was wrong with. If
 // EnqueueContext returns [reconcile.ErrClosed] or [nats.ErrConnectionClosed],
 // wrapped or not, the Feeder hands back and returns that too.
 func Consumer[T comparable](js jetstream.JetStream, stream string, config jetstream.ConsumerConfig, key func(jetstream.Msg) (T, bool)) reconcile.Feeder[T] {
 	return func(ctx context.Context, q reconcile.Enqueuer[T]) error {
 		if err := checkConsumer(js, stream, config, key == nil); err != nil {
-			return err
+			return reconcile.Terminal(err)
 		}
 		if err := checkNoPrime(ctx, "Consumer"); err != nil {
 			return err
@@ -146,7 +146,7 @@ func openConsumer(ctx context.Context, r *reader, js jetstream.JetStream, stream
 	api := (*jetstream.APIError)(nil)
 	switch {
 	case errors.As(err, &api) && api.ErrorCode == overlap:
-		return nil, permanent{fmt.Errorf("of its FilterSubjects %q one covers another: %w", config.FilterSubjects, err)}
+		return nil, permanent{reconcile.Terminal(fmt.Errorf("of its FilterSubjects %q one covers another: %w", config.FilterSubjects, err))}
 	case errors.Is(err, jetstream.ErrNotPullConsumer):
 		return nil, permanent{errors.New("it pushes, want one that is pulled from")}
 	case err != nil:

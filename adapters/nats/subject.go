@@ -28,20 +28,14 @@ import (
 // Messages of plain subjects are not kept by anyone: what is sent while this
 // process is not connected is lost. The Feeder listens again by itself when the
 // connection is back; let [OnReconnect] trigger a [reconcile.Poller] then, or
-// use [Consumer] with a stream. It returns nil when ctx is done, and an error if
-// the connection is closed, an argument is wrong, or the server denies the
-// subscription, also later: it looks each second whether it has.
+// use [Consumer] with a stream. It returns nil when ctx is done, a
+// [reconcile.Terminal] error if an argument is wrong, and an error if the connection is
+// closed, or the server denies the subscription, also later: it looks each second whether
+// it has.
 func Subject[T comparable](nc *nats.Conn, subject, group string, key func(*nats.Msg) (T, bool)) reconcile.Feeder[T] {
 	return func(ctx context.Context, q reconcile.Enqueuer[T]) error {
-		switch {
-		case nc == nil:
-			return errors.New("natsadapter: Subject needs a connection, got nil")
-		case !names.Subject(subject) || strings.ContainsAny(subject, " \t\r\n"):
-			return fmt.Errorf("natsadapter: Subject: the subject is %q, want parts with a dot between, without white space, such as \"a.b\", \"a.*\" or \"a.>\"", subject)
-		case strings.ContainsAny(group, " \t\r\n"):
-			return fmt.Errorf("natsadapter: Subject: the group is %q, want a name without white space, or none", group)
-		case key == nil:
-			return fmt.Errorf("natsadapter: Subject: subject %s needs a key function, got nil", subject)
+		if err := checkSubject(nc, subject, group, key == nil); err != nil {
+			return reconcile.Terminal(err)
 		}
 		if err := checkNoPrime(ctx, "Subject"); err != nil {
 			return err
@@ -85,6 +79,20 @@ func Subject[T comparable](nc *nats.Conn, subject, group string, key func(*nats.
 	}
 }
 
+func checkSubject(nc *nats.Conn, subject, group string, noKey bool) error {
+	switch {
+	case nc == nil:
+		return errors.New("natsadapter: Subject needs a connection, got nil")
+	case !names.Subject(subject) || strings.ContainsAny(subject, " \t\r\n"):
+		return fmt.Errorf("natsadapter: Subject: the subject is %q, want parts with a dot between, without white space, such as \"a.b\", \"a.*\" or \"a.>\"", subject)
+	case strings.ContainsAny(group, " \t\r\n"):
+		return fmt.Errorf("natsadapter: Subject: the group is %q, want a name without white space, or none", group)
+	case noKey:
+		return fmt.Errorf("natsadapter: Subject: subject %s needs a key function, got nil", subject)
+	}
+	return nil
+}
+
 // OnReconnect returns a Runner that calls f each time that the connection was
 // lost and is back, until ctx is done: with the Trigger of a
 // [reconcile.Poller] for f, nothing is missed for longer than the connection is.
@@ -93,7 +101,7 @@ func Subject[T comparable](nc *nats.Conn, subject, group string, key func(*nats.
 func OnReconnect(nc *nats.Conn, f func()) reconcile.Runner {
 	return reconcile.RunFunc(func(ctx context.Context) error {
 		if nc == nil || f == nil {
-			return errors.New("natsadapter: OnReconnect needs a connection and a function, got nil")
+			return reconcile.Terminal(errors.New("natsadapter: OnReconnect needs a connection and a function, got nil"))
 		}
 		status := nc.StatusChanged(nats.CONNECTED, nats.CLOSED)
 		defer nc.RemoveStatusListener(status)

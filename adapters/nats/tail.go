@@ -185,7 +185,7 @@ func (t *tail) deliver(ctx context.Context, r *reader) (*delivery, error) {
 		case api.ErrorCode == noFilter:
 			err = fmt.Errorf("%w: %w", errOneFilter, err)
 		case api.ErrorCode == overlap:
-			err = permanent{fmt.Errorf("of the filters %s one covers another, want each key covered once: %w", t.shownFilters(), err)}
+			err = permanent{reconcile.Terminal(fmt.Errorf("of the filters %s one covers another, want each key covered once: %w", t.shownFilters(), err))}
 		}
 		return nil, err
 	}

@@ -58,8 +58,9 @@ import (
 // term, for writes to what can refuse such a late one.
 //
 // The Runner logs when it leads, loses the lease or cannot reach the server, to the
-// [reconcile.Logger] of its context: that of the Group. It returns an error if an
-// argument is wrong or the bucket has no fitting TTL.
+// [reconcile.Logger] of its context: that of the Group. It returns a
+// [reconcile.Terminal] error if an argument is wrong, and an error if the bucket has no
+// fitting TTL.
 func Elect(kv jetstream.KeyValue, name string, r reconcile.Runner) reconcile.Runner {
 	return &elected{kv: kv, name: name, runner: r}
 }
@@ -74,7 +75,7 @@ type elected struct {
 // Unwrap lets a Group know what runs in here.
 func (e *elected) Unwrap() reconcile.Runner { return e.runner }
 
-func (e *elected) Run(ctx context.Context) error {
+func (e *elected) check() error {
 	switch {
 	case e.kv == nil:
 		return errors.New("natsadapter: Elect needs a KeyValue bucket, got nil")
@@ -85,6 +86,13 @@ func (e *elected) Run(ctx context.Context) error {
 	}
 	if err := names.Length("$KV." + e.kv.Bucket() + "." + e.name); err != nil {
 		return fmt.Errorf("natsadapter: Elect: the name of the lease is too long: %w", err)
+	}
+	return nil
+}
+
+func (e *elected) Run(ctx context.Context) error {
+	if err := e.check(); err != nil {
+		return reconcile.Terminal(err)
 	}
 	host, _ := os.Hostname()
 	c := &candidate{kv: e.kv, name: e.name, id: fmt.Sprintf("%s/%d/%s", host, os.Getpid(), rand.Text()), logger: reconcile.Logger(ctx)}
@@ -321,8 +329,8 @@ type fenceKey struct{}
 // Fence returns a number that is higher in each term of [Elect], or 0 if ctx is not
 // of one. It is the revision of the lease's entry, plus the time at which its bucket
 // was created, in nanoseconds since 1970: so it grows on when a bucket was deleted
-// and is made anew, as long as the clock of the servers is not put back. It fits an
-// int64, and not the number of a JSON reader that takes 53 bits. Hand it on with
+// and is made anew, as long as the clock of the servers is not put back. A server that
+// loses its last messages with the power may give a number again. It fits an int64, and not the number of a JSON reader that takes 53 bits. Hand it on with
 // writes to what can refuse those with a smaller number than it has seen: a process
 // that was stopped for longer than its lease does not know, at the moment it goes
 // on, that another leads.

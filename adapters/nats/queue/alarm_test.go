@@ -135,9 +135,9 @@ type noConsumerToSpare struct {
 	spare *atomic.Bool
 }
 
-func (w noConsumerToSpare) scan(ctx context.Context, fn func(m stored, at time.Time)) error {
+func (w noConsumerToSpare) scan(ctx context.Context, fn func(m stored, at time.Time)) (moved bool, err error) {
 	if !w.spare.Load() {
-		return &jetstream.APIError{ErrorCode: 10026, Description: "maximum consumers limit reached"}
+		return false, &jetstream.APIError{ErrorCode: 10026, Description: "maximum consumers limit reached"}
 	}
 	return w.wire.scan(ctx, fn)
 }

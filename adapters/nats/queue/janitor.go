@@ -39,7 +39,6 @@ import (
 // others is what this process knows of the members.
 type others struct {
 	born    time.Time
-	epoch   uint64 // of the stream that members are of
 	members map[string]*seenMember
 	dead    map[string]time.Time // declared gone, and when we learned it
 	elder   string               // the eldest member, if that is another; empty if there was none
@@ -296,7 +295,8 @@ func (q *Queue[T]) isMember() bool {
 func (q *Queue[T]) goneForALease(id string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return time.Since(q.others.members[id].since) >= q.cfg.Lease
+	s := q.others.members[id] // nil if this process has joined anew meanwhile
+	return s != nil && time.Since(s.since) >= q.cfg.Lease
 }
 
 // declareSilent declares those gone that have shown no sign of life for the time
@@ -311,10 +311,13 @@ func (q *Queue[T]) declareSilent() (sure bool) {
 		}
 	}
 	q.mu.Unlock()
+	if own.id == "" {
+		return false
+	}
 	if len(silent) > 0 {
-		// They may have joined in a stream made anew, where all sequences are smaller than
-		// those of this member: see silentSince.
-		if epoch, err := q.wire.epoch(q.life); err != nil || epoch != own.epoch {
+		// In a stream made anew, and in one that has lost its last messages, sequences may
+		// be smaller than those of this member: see silentSince. Its own last one is gone then.
+		if m, err := q.wire.last(q.life, q.cfg.Name+".m."+own.id); err != nil || m.seq < own.seq {
 			return false
 		}
 	}
@@ -439,7 +442,8 @@ func (q *Queue[T]) lookAround(ctx context.Context, adopt bool) error {
 		return err
 	}
 	long := time.Now().Add(-2 * q.cfg.Lease)
-	return q.scan(ctx, func(item T, s seen, stored time.Time) {
+	// What is written meanwhile is delivered.
+	_, err = q.scan(ctx, func(item T, s seen, stored time.Time) {
 		switch {
 		case s.running:
 			if q.disowned(s) || !q.alive(item, s) {
@@ -451,6 +455,7 @@ func (q *Queue[T]) lookAround(ctx context.Context, adopt bool) error {
 			q.post(item, op{verb: verbTouch, at: time.Now().UnixNano()}, s)
 		}
 	})
+	return err
 }
 
 // disowned reports whether the owner of a run shows that it knows nothing of it.
@@ -461,15 +466,21 @@ func (q *Queue[T]) disowned(s seen) bool {
 	return m != nil && m.Gone == "" && m.disowns(shorten(s.tokens), s)
 }
 
-// scan calls fn for all records, in the order of the stream.
-func (q *Queue[T]) scan(ctx context.Context, fn func(item T, s seen, stored time.Time)) error {
+// scan calls fn for all records, in the order of the stream. It reports whether some may be
+// missing because they were written meanwhile.
+func (q *Queue[T]) scan(ctx context.Context, fn func(item T, s seen, stored time.Time)) (moved bool, err error) {
 	return q.wire.scan(ctx, func(m stored, at time.Time) {
-		item, s, err := q.decode(m)
-		switch {
-		case err != nil:
-			q.leaveAlone(m.subject, err)
-		case s.record != record{}:
+		if item, s, ok := q.known(m); ok {
 			fn(item, s, at)
 		}
 	})
+}
+
+// known reads a message of an item. It is not ok if the queue knows no such item.
+func (q *Queue[T]) known(m stored) (item T, s seen, ok bool) {
+	item, s, err := q.decode(m)
+	if err != nil {
+		q.leaveAlone(m.subject, err)
+	}
+	return item, s, err == nil && s.record != record{}
 }

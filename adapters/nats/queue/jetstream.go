@@ -147,13 +147,17 @@ func unlessDenied[R any](ctx context.Context, nc *nats.Conn, about func(denial s
 }
 
 func (w *jetWire) epoch(ctx context.Context) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, w.timeout)
-	defer cancel()
-	info, err := w.s.Info(ctx)
+	info, err := w.info(ctx)
 	if err != nil {
 		return 0, err
 	}
 	return lease.Epoch(info.Created), nil
+}
+
+func (w *jetWire) info(ctx context.Context, opts ...jetstream.StreamInfoOpt) (*jetstream.StreamInfo, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.timeout)
+	defer cancel()
+	return w.s.Info(ctx, opts...)
 }
 
 func (w *jetWire) last(ctx context.Context, subject string) (stored, error) {
@@ -170,9 +174,7 @@ func (w *jetWire) last(ctx context.Context, subject string) (stored, error) {
 }
 
 func (w *jetWire) subjects(ctx context.Context, filter string) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, w.timeout)
-	defer cancel()
-	info, err := w.s.Info(ctx, jetstream.WithSubjectFilter(root+filter))
+	info, err := w.info(ctx, jetstream.WithSubjectFilter(root+filter))
 	if err != nil {
 		return nil, err
 	}
@@ -202,9 +204,7 @@ func (w *jetWire) purge(ctx context.Context, subject string) error {
 }
 
 func (w *jetWire) room(ctx context.Context, subject string) (free int64, there bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, w.timeout)
-	defer cancel()
-	info, err := w.s.Info(ctx, jetstream.WithSubjectFilter(root+subject))
+	info, err := w.info(ctx, jetstream.WithSubjectFilter(root+subject))
 	if err != nil {
 		return 0, false, err
 	}
@@ -299,7 +299,9 @@ func (w *jetWire) pull(id uint64, n int) {
 
 func (w *jetWire) answer(d arrival, what string) { w.nc.Publish(d.reply, []byte(what)) }
 
-func (w *jetWire) scan(ctx context.Context, fn func(m stored, at time.Time)) error {
+var errLost = errors.New("natsadapter: records were lost on their way, as the connection was")
+
+func (w *jetWire) scan(ctx context.Context, fn func(m stored, at time.Time)) (moved bool, err error) {
 	c, err := w.js.CreateConsumer(ctx, w.name, jetstream.ConsumerConfig{
 		Description:       "Reads all records once",
 		FilterSubject:     root + w.name + ".i.>",
@@ -310,16 +312,16 @@ func (w *jetWire) scan(ctx context.Context, fn func(m stored, at time.Time)) err
 		InactiveThreshold: 30 * time.Second,
 	})
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer w.js.DeleteConsumer(context.WithoutCancel(ctx), w.name, c.CachedInfo().Name)
-	batch := uint64(32)
+	batch, came, read := uint64(32), uint64(0), uint64(0)
 	for left := c.CachedInfo().NumPending; left > 0; {
 		// A server that dies meanwhile forgets this consumer: then there are no
 		// heartbeats, and that is an error.
 		msgs, err := c.Fetch(int(min(batch, left)), jetstream.FetchMaxWait(2*time.Second), jetstream.FetchHeartbeat(500*time.Millisecond))
 		if err != nil {
-			return err
+			return false, err
 		}
 		some := false
 		var first time.Time // when the first message came, so that the round trip does not count
@@ -329,16 +331,19 @@ func (w *jetWire) scan(ctx context.Context, fn func(m stored, at time.Time)) err
 			}
 			meta, err := m.Metadata()
 			if err != nil {
-				return err
+				return false, err
 			}
-			some, left = true, meta.NumPending
+			if came++; meta.Sequence.Consumer != came {
+				return false, errLost
+			}
+			some, left, read = true, meta.NumPending, meta.Sequence.Stream
 			fn(stored{unrooted(m.Subject()), meta.Sequence.Stream, m.Data()}, meta.Timestamp)
 		}
 		if err := msgs.Error(); err != nil {
-			return err
+			return false, err
 		}
 		if err := ctx.Err(); err != nil {
-			return context.Cause(ctx)
+			return false, context.Cause(ctx)
 		}
 		if !some {
 			break // the rest was deleted meanwhile
@@ -351,7 +356,27 @@ func (w *jetWire) scan(ctx context.Context, fn func(m stored, at time.Time)) err
 			batch = min(maxBatch, 2*batch)
 		}
 	}
-	return nil
+	// The server counts too few messages for a consumer while some are replaced, and for as
+	// long as the consumer lasts if that was so as it was created. Its stream is exact.
+	for end := uint64(0); ; {
+		m, err := request(ctx, w, w.api+"STREAM.MSG.GET."+w.name, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
+			return w.s.GetMsg(ctx, read+1, jetstream.WithGetMsgSubject(root+w.name+".i.>"))
+		})
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return false, nil
+		}
+		if err == nil && end == 0 {
+			var info *jetstream.StreamInfo
+			if info, err = w.info(ctx); err == nil {
+				end = info.State.LastSeq
+			}
+		}
+		if err != nil || m.Sequence > end { // what is written again and again is always ahead
+			return true, err
+		}
+		read = m.Sequence
+		fn(stored{unrooted(m.Subject), m.Sequence, m.Data}, m.Time)
+	}
 }
 
 // maxBatch is the largest number of messages that one request asks for. A server may have a

@@ -39,8 +39,8 @@ import (
 //     makes it a member; for a grave, or a beat of another, it takes a fresh id. It
 //     does so too a lease after its first attempt with an id.
 //   - A member writes a beat over its last one, every fifth of a lease. If that fails,
-//     it reads: over a newer beat of its own it writes again; after anything else its
-//     lease is lost. A lease is lost as well three quarters of it after the last beat
+//     it reads: over a newer beat of its own it writes again; after anything else, also an
+//     older one, which a server that has lost messages has, its lease is lost. A lease is lost as well three quarters of it after the last beat
 //     that was stored was sent. Then the contexts of all its runs end at once, their
 //     items stay in flight here until they are given back, and it joins as another.
 //   - The janitor, or a member that stands in for it, writes a grave over a beat that
@@ -93,7 +93,7 @@ type past struct {
 
 // silentSince returns since when at the latest another member is silent whose
 // last sign of life has the sequence seq: all that this member has stored since
-// has a higher one, unless the stream was made anew meanwhile.
+// has a higher one, unless the stream was made anew or has lost messages meanwhile.
 func (m *member) silentSince(seq uint64) time.Time {
 	for _, p := range m.past {
 		if p.seq > seq {
@@ -218,6 +218,8 @@ func (q *Queue[T]) renew() bool {
 			return 0, err
 		case errors.Is(err, errNoRecord), err == nil && (found.Gone != "" || !strings.HasPrefix(found.Write, q.prefix+"-")):
 			return 0, nil // somebody has declared us gone
+		case err == nil && last.seq < m.seq:
+			return 0, nil // the server has lost messages: our runs may be among them
 		}
 		return last.seq, err
 	})
@@ -257,10 +259,7 @@ func (q *Queue[T]) renew() bool {
 	m.stored(seq, q.cfg.Lease)
 	until := sent.Add(q.cfg.Lease * 3 / 4)
 	if joins {
-		if q.others.epoch != m.epoch {
-			q.others.epoch = m.epoch
-			clear(q.others.members) // how long they are silent may be measured in the stream before
-		}
+		clear(q.others.members) // how long they are silent may be measured by sequences that are gone
 		m.lease = lease.New(context.Background(), until)
 		context.AfterFunc(m.lease, func() { q.overdue(m.id) })
 	}

@@ -120,7 +120,7 @@ func TestMemoryBehavesAsAServer(t *testing.T) {
 		case 9:
 			do = func(w wire, _ int) string {
 				var all []string
-				err := w.scan(ctx, func(m stored, _ time.Time) { all = append(all, fmt.Sprintf("%+v", m)) })
+				_, err := w.scan(ctx, func(m stored, _ time.Time) { all = append(all, fmt.Sprintf("%+v", m)) })
 				return fmt.Sprintf("scan: %v, %s", all, kind(err))
 			}
 		case 10:

@@ -583,16 +583,16 @@ func (l *link) room(ctx context.Context, subject string) (free int64, there bool
 
 func (l *link) drop(seq uint64) { l.send(toServer, func() { l.m.remove(seq) }) }
 
-func (l *link) scan(ctx context.Context, fn func(m stored, at time.Time)) error {
+func (l *link) scan(ctx context.Context, fn func(m stored, at time.Time)) (moved bool, err error) {
 	// As the consumer is made, and then as it is read.
 	if _, err := ask(ctx, l, defaultAnswer, func() (int, error) { return 0, nil }); err != nil {
-		return err
+		return false, err
 	}
 	all, err := ask(ctx, l, 2*time.Second, func() ([]kept, error) { return l.m.items(), nil })
 	for _, k := range all {
 		fn(k.stored, k.at)
 	}
-	return err
+	return false, err
 }
 
 func (l *link) epoch(ctx context.Context) (uint64, error) {

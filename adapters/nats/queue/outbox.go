@@ -308,14 +308,12 @@ func (q *Queue[T]) read(ctx context.Context, subject string) (seen, error) {
 	return seen{record: r, seq: m.seq, write: text.Write, read: true}, nil
 }
 
-// forget ends the record of an item that the queue need not know any more. On
-// one server it is deleted. Of several, the leader may take a write over a
-// record after it has taken its deletion, so it is written over by an idle one,
-// and that is deleted: nothing is lost if both happen.
+// forget ends the record of an item that the queue need not know any more. It is
+// written over by an idle one, and that is deleted. To delete the record itself would not
+// do: of several servers, the leader may take a write over a record after it has taken its
+// deletion. And a server that lost its last messages with the power, or a stream made
+// anew, gives the sequence of a record to that of another item.
 func (q *Queue[T]) forget(ctx context.Context, subject, tokens string, seq uint64, write string) error {
-	if q.byWord {
-		return q.wire.remove(ctx, seq)
-	}
 	idle, err := q.wire.publishBriefly(ctx, subject, seq, encodeRecord(&record{}, tokens, write))
 	if err == nil {
 		q.wire.drop(idle)

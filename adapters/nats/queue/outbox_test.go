@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/reconkernel/reconcile"
 )
 
 // A give-back that waits in a long outbox while another process reclaims its item, and
@@ -65,6 +67,48 @@ func TestLateGiveBackIsCountedOff(t *testing.T) {
 				late.mu.Unlock()
 				if giving != 0 || held != 0 {
 					t.Errorf("once all is stored %d items are being given back and %d are held, want none", giving, held)
+				}
+			})
+		})
+	}
+}
+
+// A doneHook is a context that calls hook when somebody asks for its end: Close does once
+// it has begun.
+type doneHook struct {
+	context.Context
+	hook func()
+}
+
+func (c doneHook) Done() <-chan struct{} {
+	c.hook()
+	return c.Context.Done()
+}
+
+// Remove works while Close waits, and not once all is stored: else it would depend on
+// the goroutine that is faster whether the run is cancelled, and Close reported an item
+// that is not stored.
+func TestRemoveWorksUntilAllIsStored(t *testing.T) {
+	for _, waits := range []bool{false, true} {
+		t.Run(fmt.Sprintf("waits=%t", waits), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newMemory("q", playLease)
+				q, _ := inMemory(t, m, new(logbook), func(w wire) wire { return w })
+				if err := q.EnqueueContext(t.Context(), "x"); err != nil {
+					t.Fatal(err)
+				}
+				if waits {
+					q.Enqueue("y")
+				}
+				var found bool
+				var removed error
+				err := q.Close(doneHook{t.Context(), func() { found, removed = q.Remove(t.Context(), "x") }})
+				want := error(nil)
+				if !waits {
+					want = reconcile.ErrClosed
+				}
+				if err != nil || removed != want || found != waits {
+					t.Errorf("Remove during Close = %t, %v, want %t, %v; Close = %v, want nil", found, removed, waits, want, err)
 				}
 			})
 		})

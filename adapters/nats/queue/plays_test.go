@@ -264,7 +264,6 @@ func (p *play) start(slot int) {
 	a := &process{slot: slot, asked: make(map[string]uint64)}
 	a.link = newLink(p.m, timeout, p.plan.seed*1000+births)
 	a.q = openQueue(cfg, a.link, c, timeout)
-	a.q.byWord = p.plan.seed%2 == 0
 	a.ctx, a.end = context.WithCancel(context.Background())
 	a.q.running.Go(func() { a.q.keepReserve(a.q.life) })
 	p.mu.Lock()

@@ -76,7 +76,6 @@ type Queue[T comparable] struct {
 	wire    wire
 	codec   codec[T]
 	timeout time.Duration // of one request
-	byWord  bool          // finish a run by deleting its record, which this server does in one step
 
 	life     context.Context // of all goroutines; Close ends it, and fail
 	end      context.CancelFunc
@@ -128,11 +127,11 @@ type Queue[T comparable] struct {
 // is too old are errors. It stores a reserve for a full
 // store, if there is none; that it cannot is no error. It blocks until the connection
 // is there and the server has answered, or ctx is done, 15 s at most if ctx has no
-// deadline, and starts nothing. Many processes may call it at once.
+// deadline, and starts nothing. The error of a wrong argument is [reconcile.Terminal]. Many processes may call it at once.
 func New[T comparable](ctx context.Context, js jetstream.JetStream, cfg Config) (*Queue[T], error) {
 	c, err := newCodec[T]()
 	if err != nil {
-		return nil, err
+		return nil, reconcile.Terminal(err)
 	}
 	return newQueue(ctx, js, cfg, c)
 }
@@ -150,7 +149,7 @@ func NewFunc[T comparable](ctx context.Context, js jetstream.JetStream, cfg Conf
 	encode func(T) string, decode func(string) (T, error),
 ) (*Queue[T], error) {
 	if encode == nil || decode == nil {
-		return nil, errors.New("natsadapter: queue.NewFunc needs both functions, and one is nil")
+		return nil, reconcile.Terminal(errors.New("natsadapter: queue.NewFunc needs both functions, and one is nil"))
 	}
 	return newQueue(ctx, js, cfg, funcCodec(encode, decode))
 }
@@ -158,23 +157,22 @@ func NewFunc[T comparable](ctx context.Context, js jetstream.JetStream, cfg Conf
 func newQueue[T comparable](ctx context.Context, js jetstream.JetStream, cfg Config, c codec[T]) (*Queue[T], error) {
 	cfg, err := cfg.check(ctx)
 	if err != nil {
-		return nil, err
+		return nil, reconcile.Terminal(err)
 	}
 	if js == nil {
-		return nil, errors.New("natsadapter: the JetStream of a Queue is required, and nil")
+		return nil, reconcile.Terminal(errors.New("natsadapter: the JetStream of a Queue is required, and nil"))
 	}
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, slowAnswer)
 		defer cancel()
 	}
-	stream, version, err := setUp(ctx, js, cfg, c.shape)
+	stream, err := setUp(ctx, js, cfg, c.shape)
 	if err != nil {
 		return nil, err
 	}
 	timeout := min(2*time.Second, cfg.Lease/4)
 	q := openQueue(cfg, newWire(js, stream, cfg, timeout), c, timeout)
-	q.byWord = cfg.Replicas == 1 && version.atLeast([3]int{2, 15, 2})
 	if err := q.keepReserve(ctx); err != nil {
 		q.cfg.Logger.Debug("no reserve", "queue", cfg.Name, "err", err) // a later attempt may make it
 	}
@@ -311,7 +309,7 @@ func (q *Queue[T]) await(ctx context.Context, b *batch) error {
 // Remove cancels the item's next run, never a run in flight, and reports
 // whether there was one. If the process of a run in flight is gone, known or not
 // known yet, the item is not run again for that. It waits until that is stored, or ctx is done. Unlike
-// the other verbs it works after Close has begun.
+// the other verbs it works after Close has begun, until all is stored.
 func (q *Queue[T]) Remove(ctx context.Context, item T) (bool, error) {
 	tokens, err := q.codec.encode(item)
 	if err != nil {
@@ -319,6 +317,12 @@ func (q *Queue[T]) Remove(ctx context.Context, item T) (bool, error) {
 	}
 	found := false
 	q.mu.Lock()
+	select {
+	case <-q.empty: // Close waits for nothing more
+		q.mu.Unlock()
+		return false, reconcile.ErrClosed
+	default:
+	}
 	b := q.postLocked(item, tokens, op{verb: verbRemove, at: time.Now().UnixNano()}, func(before record) {
 		_, dead := q.others.dead[before.owner]
 		found = before.next != nextNone || dead && !before.removed

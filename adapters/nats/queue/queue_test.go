@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -310,4 +311,39 @@ func TestQueueShowsItsItems(t *testing.T) {
 	}
 	mustTake(t, q, y)
 	mustTake(t, q, long)
+}
+
+// TestQueueShowsItemsThatAreWritten lists a queue again and again while other processes
+// write its records without a pause: each list has every item.
+func TestQueueShowsItemsThatAreWritten(t *testing.T) {
+	s := natstest.New(t)
+	cfg := queue.Config{Name: "q"}
+	viewer := newQueue[int](t, s, cfg)
+	const items = 8
+	var writes sync.WaitGroup
+	defer writes.Wait()
+	done := make(chan struct{})
+	defer close(done)
+	for i := range items {
+		q := newQueue[int](t, s, cfg)
+		q.EnqueueWithin(i, 1000*time.Hour)
+		flush(t, q)
+		writes.Go(func() {
+			for d := 999 * time.Hour; ; d -= time.Second { // each one is due sooner, and replaces the record
+				select {
+				case <-done:
+					return
+				default:
+					q.EnqueueWithin(i, d)
+					q.Flush(context.Background())
+				}
+			}
+		})
+	}
+	for n := range 300 {
+		all, err := viewer.All(t.Context())
+		if err != nil || len(all) != items {
+			t.Fatalf("list %d has %d items, %v, want all %d", n, len(all), err, items)
+		}
+	}
 }

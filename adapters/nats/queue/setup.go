@@ -48,14 +48,14 @@ const (
 )
 
 // setUp creates the stream and the consumer, or checks those that are there.
-func setUp(ctx context.Context, js jetstream.JetStream, cfg Config, shape string) (jetstream.Stream, version, error) {
+func setUp(ctx context.Context, js jetstream.JetStream, cfg Config, shape string) (jetstream.Stream, error) {
 	server, err := serverVersion(ctx, js.Conn())
 	if err != nil {
-		return nil, version{}, fmt.Errorf("natsadapter: stream %s: waiting for a server: %w", cfg.Name, err)
+		return nil, fmt.Errorf("natsadapter: stream %s: waiting for a server: %w", cfg.Name, err)
 	}
 	v := parseVersion(server)
 	if !v.atLeast(oldest) {
-		return nil, v, fmt.Errorf("natsadapter: the server is nats-server %s, and a queue needs %d.%d.%d or later",
+		return nil, fmt.Errorf("natsadapter: the server is nats-server %s, and a queue needs %d.%d.%d or later",
 			server, oldest[0], oldest[1], oldest[2])
 	}
 	want := streamConfig(cfg, shape)
@@ -69,14 +69,14 @@ func setUp(ctx context.Context, js jetstream.JetStream, cfg Config, shape string
 		s, err = answer(ctx, js.Conn(), findStream)
 	}
 	if err != nil {
-		return nil, v, fmt.Errorf("natsadapter: stream %s: %w", cfg.Name, err)
+		return nil, fmt.Errorf("natsadapter: stream %s: %w", cfg.Name, err)
 	}
 	if wrong := wrongStreamSettings(s.CachedInfo(), want); len(wrong) > 0 {
-		return nil, v, fmt.Errorf("natsadapter: stream %s is no stream of a queue like this: %s",
+		return nil, fmt.Errorf("natsadapter: stream %s is no stream of a queue like this: %s",
 			cfg.Name, strings.Join(wrong, "; "))
 	}
 	if err := checkMetadata(s.CachedInfo().Config, want.Metadata); err != nil {
-		return nil, v, err
+		return nil, err
 	}
 	findConsumer := func(ctx context.Context) (jetstream.Consumer, error) { return js.Consumer(ctx, cfg.Name, consumerName) }
 	c, err := answer(ctx, js.Conn(), findConsumer)
@@ -89,13 +89,13 @@ func setUp(ctx context.Context, js jetstream.JetStream, cfg Config, shape string
 		c, err = answer(ctx, js.Conn(), findConsumer)
 	}
 	if err != nil {
-		return nil, v, fmt.Errorf("natsadapter: consumer %s of stream %s: %w", consumerName, cfg.Name, err)
+		return nil, fmt.Errorf("natsadapter: consumer %s of stream %s: %w", consumerName, cfg.Name, err)
 	}
 	if wrong := wrongConsumerSettings(c.CachedInfo(), consumerConfig(cfg)); len(wrong) > 0 {
-		return nil, v, fmt.Errorf("natsadapter: consumer %s of stream %s is not as this queue needs it: %s",
+		return nil, fmt.Errorf("natsadapter: consumer %s of stream %s is not as this queue needs it: %s",
 			consumerName, cfg.Name, strings.Join(wrong, "; "))
 	}
-	return s, v, nil
+	return s, nil
 }
 
 // serverVersion waits for the connection and returns the version of its server, of which

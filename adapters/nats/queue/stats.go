@@ -6,6 +6,7 @@ package queue
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -76,7 +77,8 @@ type Entry[T comparable] struct {
 func (q *Queue[T]) All(ctx context.Context) ([]Entry[T], error) {
 	type position struct {
 		Entry[T]
-		seq uint64
+		seq     uint64
+		subject string
 	}
 	byItem := make(map[T]position)
 	now := time.Now().UnixNano()
@@ -84,13 +86,21 @@ func (q *Queue[T]) All(ctx context.Context) ([]Entry[T], error) {
 	if err != nil {
 		return nil, err
 	}
-	err = q.scan(ctx, func(item T, s seen, _ time.Time) {
+	add := func(item T, s seen, _ time.Time) {
 		e := Entry[T]{Item: item, State: s.promoteDue(now).state(), Member: s.owner, Fence: s.fence}
 		if e.Fence > 0 {
 			e.Fence += epoch
 		}
-		byItem[item] = position{e, s.seq} // the later of two
-	})
+		byItem[item] = position{e, s.seq, q.subject(s.tokens)} // the later of two
+	}
+	moved, err := q.scan(ctx, add)
+	if err == nil && moved {
+		read := make(map[string]bool)
+		for _, p := range byItem {
+			read[p.subject] = true
+		}
+		err = q.scanMoved(ctx, read, add)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -112,13 +122,38 @@ func (q *Queue[T]) All(ctx context.Context) ([]Entry[T], error) {
 	return entries, nil
 }
 
+// scanMoved calls fn for the records whose subjects are not among those that were read. A
+// record that is written again and again moves ahead of each scan; its subject stays.
+func (q *Queue[T]) scanMoved(ctx context.Context, read map[string]bool, fn func(item T, s seen, stored time.Time)) error {
+	subjects, err := q.wire.patient().subjects(ctx, q.cfg.Name+".i.>")
+	if err != nil {
+		return err
+	}
+	for _, subject := range subjects {
+		if read[subject] {
+			continue
+		}
+		m, err := q.wire.last(ctx, subject)
+		if errors.Is(err, errNoRecord) { // since a moment ago
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if item, s, ok := q.known(m); ok {
+			fn(item, s, time.Time{})
+		}
+	}
+	return nil
+}
+
 // Unreadable returns the subjects of the records that are left alone, as this
 // queue cannot read them or they are of no item of its own, each with the reason. All
 // does not have them. It reads the whole stream, and blocks until it has, or ctx is
 // done. With an error comes what it found before that.
 func (q *Queue[T]) Unreadable(ctx context.Context) (map[string]error, error) {
 	left := make(map[string]error)
-	err := q.wire.scan(ctx, func(m stored, _ time.Time) {
+	_, err := q.wire.scan(ctx, func(m stored, _ time.Time) {
 		if _, _, err := q.decode(m); err != nil {
 			left[m.subject] = err
 		}

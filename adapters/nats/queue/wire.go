@@ -59,8 +59,9 @@ type wire interface {
 	// drop deletes a message that nobody needs, some time.
 	drop(seq uint64)
 
-	// scan calls fn for the records of all items, in the order of the stream.
-	scan(ctx context.Context, fn func(m stored, at time.Time)) error
+	// scan calls fn for the records of all items, in the order of the stream. It reports
+	// whether some may be missing because they were written meanwhile.
+	scan(ctx context.Context, fn func(m stored, at time.Time)) (moved bool, err error)
 
 	// epoch returns what to add to the sequences of the stream.
 	epoch(ctx context.Context) (uint64, error)

@@ -239,8 +239,11 @@ func (p *play) kill(proc *Process) {
 
 // stopLocked gives a process the grace to end. Its context is to end too, by errStopped.
 func (p *play) stopLocked(proc *Process) {
-	proc.stopping, proc.endsAt = true, p.now()+grace
-	p.ending = append(p.ending, proc)
+	if !slices.Contains(p.ending, proc) { // as the old process of an Overlap is
+		p.ending = append(p.ending, proc)
+		proc.endsAt = p.now() + grace
+	}
+	proc.stopping, proc.endsAt = true, min(proc.endsAt, p.now()+grace)
 }
 
 // now returns the time since the beginning, as all times of a plan are.

@@ -1208,3 +1208,30 @@ func TestControllerThatWatchesSignals(t *testing.T) {
 		t.Errorf("exploring finds something:\n%s", r.Found)
 	}
 }
+
+// A controller that polls every ten seconds is at rest, also if Within is two days.
+func TestWithinOfTwoDays(t *testing.T) {
+	s := plain()
+	s.Start = func(proc *Process, w *shelf) { loop(proc, 10*time.Second, client{proc, w}.asDesired) }
+	s.Within = 48 * time.Hour
+	if _, failure := played(t, s); failure != "" {
+		t.Errorf("without faults the plan fails: %s", failure)
+	}
+}
+
+// An error that is a nil pointer has no text to ask for. The call that returns it is a line
+// of the journal as any other.
+func TestErrorThatIsANilPointer(t *testing.T) {
+	s := plain()
+	s.Start = func(proc *Process, w *shelf) {
+		loop(proc, 10*time.Minute, func(ctx context.Context) error {
+			_, _ = Read(ctx, proc, "list", func() (string, error) { return "", (*os.PathError)(nil) })
+			_ = proc.Do(ctx, "try", func() error { return (*os.PathError)(nil) })
+			return client{proc, w}.asDesired(ctx)
+		})
+	}
+	journal, failure := played(t, s)
+	if want := []string{"0s call list: <nil>", "0s call try: <nil>"}; failure != "" || !slices.Equal(journal[:2], want) {
+		t.Errorf("this happened:\n%swant in it:\n%sand no failure, got %q", indent(journal), indent(want), failure)
+	}
+}

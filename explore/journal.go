@@ -43,7 +43,7 @@ func suffix(err error) string {
 	if err == nil {
 		return ""
 	}
-	return ": " + err.Error()
+	return fmt.Sprint(": ", err) // not its text, which a nil pointer cannot say
 }
 
 // lines formats the journal. What was noted at one instant of one turn has no order,

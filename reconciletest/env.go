@@ -390,7 +390,7 @@ func suffix(err error) string {
 	if err == nil {
 		return ""
 	}
-	return ": " + err.Error()
+	return fmt.Sprint(": ", err) // not its text, which a nil pointer cannot say
 }
 
 // planned counts a call, and returns the error that Fail planned for it.

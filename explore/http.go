@@ -39,6 +39,9 @@ func Transport(c Caller, h http.Handler) http.RoundTripper {
 	if h == nil {
 		panic("explore: Transport needs a handler, got nil")
 	}
+	if proc, ok := c.(*Process); ok && proc == nil {
+		c = nil
+	}
 	return &transport{caller: c, handler: h}
 }
 

@@ -106,7 +106,7 @@ func TestTransport(t *testing.T) {
 // Without a Process, and with what a handler may want to know.
 func TestTransportOfANilCaller(t *testing.T) {
 	var seen *http.Request
-	web := &http.Client{Transport: Transport(nil, http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+	web := &http.Client{Transport: Transport((*Process)(nil), http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 		seen = r
 		body, _ := io.ReadAll(r.Body)
 		out.Header().Set("X-Was", string(body))

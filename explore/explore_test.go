@@ -508,6 +508,39 @@ func TestShrinkingRenumbers(t *testing.T) {
 	}
 }
 
+// A smaller plan that fails, and then stands still because of a log.Fatal, is no smaller
+// plan: where its faults can be is not known.
+func TestShrinkingBesideALogFatal(t *testing.T) {
+	s := of(func(c client) func(context.Context) error {
+		failed := 0
+		return func(ctx context.Context) error {
+			if err := c.put(ctx, "a", "1"); err != nil {
+				failed++
+				return err
+			}
+			if failed == 3 || failed == 2 {
+				c.Errorf("%d faults", failed)
+			}
+			if failed == 2 {
+				var mu sync.Mutex
+				mu.Lock()
+				go mu.Lock()
+				log.Fatal("cannot go on")
+			}
+			return nil
+		}
+	})
+	x := explorerOf(t, s)
+	defer divert(x)()
+	x.hang = time.Second // of the real clock
+	x.clean = x.perform(0, noFault)
+	p := planOf(t, "call put a #1: fails; call put a #2: fails; call put a #3: fails")
+	o := x.perform(0, p.decide)
+	if f := x.reduce(o.happened, o); f.Failure != "3 faults" || len(f.Plan) != 3 {
+		t.Errorf("the plan of three faults becomes %v, want it as it is", f)
+	}
+}
+
 // A mutex held over a call, for which another worker waits, ends the plan with its
 // journal and the goroutine that waits, instead of the test program.
 func TestExploreReportsAMutexLockedDuringACall(t *testing.T) {

@@ -464,12 +464,19 @@ func (p *play) lockedForEver() *outcome {
 	}
 	o := &outcome{failure: p.outcome.failure, locked: true, happened: slices.Clone(p.outcome.happened), journal: slices.Clone(p.outcome.journal)}
 	bubble := p.bubble
-	p.mu.Unlock() // for which nobody may wait in the stacks
-	busy := busyOf(bubble)
-	if len(busy) == 0 || slices.ContainsFunc(busy, func(stack string) bool { return !waitsForMutex(stack) }) {
+	p.mu.Unlock()
+	if !waitForMutexes(bubble) {
 		return nil
 	}
 	return o
+}
+
+// waitForMutexes reports whether all goroutines that stop the clock of a bubble wait for a
+// mutex, and there are such goroutines. The caller does not hold play.mu, for which they
+// might wait.
+func waitForMutexes(bubble string) bool {
+	busy := busyOf(bubble)
+	return len(busy) > 0 && !slices.ContainsFunc(busy, func(stack string) bool { return !waitsForMutex(stack) })
 }
 
 // busyOf returns the stacks of the goroutines that stop the clock of a bubble.
@@ -510,21 +517,18 @@ func reasonOf(stacks []string) string {
 	return reason
 }
 
-// heldCall returns a call that waits for its turn while another goroutine waits for a
-// mutex, so that nothing goes on; "" if there is none.
+// heldCall returns a call that waits for its turn while nothing goes on, because the other
+// goroutines wait for mutexes; "" if there is none.
 func (p *play) heldCall() string {
 	if !p.mu.TryLock() {
 		return ""
 	}
-	defer p.mu.Unlock()
-	waiting := append(slices.Clone(p.callers), p.slow...)
-	if len(waiting) == 0 {
+	waiting, bubble := append(slices.Clone(p.callers), p.slow...), p.bubble
+	p.mu.Unlock()
+	if len(waiting) == 0 || !waitForMutexes(bubble) {
 		return ""
 	}
-	if slices.ContainsFunc(stacks(p.bubble), waitsForMutex) {
-		return "call " + waiting[0].op
-	}
-	return ""
+	return "call " + waiting[0].op
 }
 
 var bubblePattern = regexp.MustCompile(`synctest bubble \d+\]`)

@@ -231,6 +231,9 @@ func (p *play) injectLocked(what string, i injection, lasts time.Duration) {
 	p.outcome.happened = append(p.outcome.happened, i)
 	p.outcome.after = len(p.outcome.points)
 	p.faultAt = max(p.faultAt, p.now()+lasts)
+	if !i.fault.outage() {
+		p.otherAt = max(p.otherAt, p.now()+lasts)
+	}
 	p.restartRestLocked()
 }
 
@@ -524,7 +527,7 @@ func (p *play) inOutageLocked(r *request) bool {
 		}
 		delete(p.outages, of)
 		if len(p.outages) == 0 {
-			p.faultAt = min(p.faultAt, p.now())
+			p.faultAt = min(p.faultAt, max(p.otherAt, p.now()))
 		}
 	}
 	return false

@@ -1268,3 +1268,40 @@ func TestErrorThatIsANilPointer(t *testing.T) {
 		t.Errorf("this happened:\n%swant in it:\n%sand no failure, got %q", indent(journal), indent(want), failure)
 	}
 }
+
+// The end of an outage is not the end of another fault: an event that is late comes in time.
+func TestALateEventInAnOutage(t *testing.T) {
+	s := plain()
+	s.Start = func(proc *Process, w *shelf) {
+		c, events := client{proc, w}, make(chan string, 10)
+		proc.OnEvent(func(event any) { events <- event.(string) })
+		proc.Go(func(ctx context.Context) error {
+			for proc.Step() {
+				if _, err := c.get(ctx, "a"); err == nil {
+					return c.put(ctx, "a", "1")
+				}
+				time.Sleep(500 * time.Millisecond)
+			}
+			return nil
+		})
+		proc.Go(func(ctx context.Context) error {
+			for {
+				select {
+				case name := <-events:
+					_ = c.put(ctx, name, "1")
+				case <-ctx.Done():
+					return nil
+				}
+			}
+		})
+	}
+	s.Steps = func(env *Environment, w *shelf) {
+		env.Advance(49 * time.Second)
+		env.Event("b")
+		env.Advance(time.Millisecond)
+	}
+	s.Within = time.Minute
+	if _, failure := played(t, s, "call get a #1: outage", "event b #1: late"); failure != "" {
+		t.Error(failure)
+	}
+}

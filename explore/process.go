@@ -229,7 +229,8 @@ func (s *Environment) Redeploy() {
 		if !proc.dead && !proc.stopping {
 			p.lineLocked("stop" + proc.name)
 			p.stopLocked(proc)
-			p.faultAt = max(p.faultAt, proc.endsAt+downtime) // for a Redeploy at the end of Steps
+			p.otherAt = max(p.otherAt, proc.endsAt+downtime) // for a Redeploy at the end of Steps
+			p.faultAt = max(p.faultAt, p.otherAt)
 			stopped = append(stopped, proc)
 		}
 	}

@@ -130,6 +130,7 @@ type play struct {
 	checkedAt   time.Duration // when the world was checked
 	texts       []string      // the descriptions of the world in this phase
 	faultAt     time.Duration // when the last fault is over
+	otherAt     time.Duration // when the last one besides outages is, and the last start by Redeploy
 	restAt      time.Duration // nothing changes since then
 	recheckAt   time.Duration // when awaitRest checks again
 	seen        string        // the world as it was described for the activity

@@ -55,6 +55,7 @@ type Server struct {
 	made       int               // objects
 	named      map[string]int    // objects with a generated name, by what that is generated from
 	patterns   map[string]string // by generated name: that with an asterisk
+	generated  *strings.Replacer // of all of them; nil if there is another one since
 	tables     map[*Kind]*table
 	ids        map[types.UID]*record // all objects
 	all        map[*ways]bool

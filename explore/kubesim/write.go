@@ -139,7 +139,7 @@ func (s *Server) insert(q *request, o *unstructured.Unstructured, managed []meta
 			s.named[k.String()+"|"+q.space+"/"+prefix]++
 			o.SetName(prefix + suffix(s.named[k.String()+"|"+q.space+"/"+prefix]))
 			if s.table(k).records[key(o.GetNamespace(), o.GetName())] == nil {
-				s.patterns[o.GetName()] = prefix + "*"
+				s.patterns[o.GetName()], s.generated = prefix+"*", nil
 				break
 			}
 		}

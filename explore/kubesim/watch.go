@@ -71,7 +71,7 @@ func (w *watcher) send(c change) bool {
 		if !c.gone { // it does not match any more: the last that did, with the new version
 			o := c.old.object.DeepCopy()
 			o.SetResourceVersion(c.now.object.GetResourceVersion())
-			r = &record{kind: c.now.kind, object: o, version: c.version}
+			r = &record{kind: c.now.kind, object: o, version: c.version, managed: c.old.managed}
 		}
 	case !is:
 		return true

@@ -165,7 +165,7 @@ func (s *Server) insert(q *request, o *unstructured.Unstructured, managed []meta
 		return nil, errors.New("resourceVersion should not be set on objects to be created")
 	}
 	if q.dryRun() {
-		return &record{kind: k, object: o}, nil
+		return &record{kind: k, object: o, managed: managed}, nil
 	}
 	return s.put(k, o, managed), nil
 }
@@ -287,12 +287,12 @@ func (s *Server) update(q *request, old *record, o *unstructured.Unstructured, m
 		return old, nil // and no event
 	}
 	if q.dryRun() {
-		return &record{kind: k, object: is}, nil
+		return &record{kind: k, object: is, managed: managed}, nil
 	}
 	if is.GetDeletionTimestamp() != nil && len(is.GetFinalizers()) == 0 && !(k.builtIn && k.Kind == "Namespace") {
 		is.SetResourceVersion(was.GetResourceVersion())
-		s.drop(k, is)
-		return &record{kind: k, object: is}, nil
+		s.drop(k, is, managed)
+		return &record{kind: k, object: is, managed: managed}, nil
 	}
 	r := s.put(k, is, managed)
 	if is.GetDeletionTimestamp() != nil {
@@ -658,7 +658,7 @@ func (s *Server) remove(k *Kind, old *record, options *metav1.DeleteOptions) (*r
 	namespace := k.builtIn && k.Kind == "Namespace"
 	if len(finalizers) == 0 && !namespace {
 		if !dry {
-			s.drop(k, o)
+			s.drop(k, o, old.managed)
 		}
 		return old, true, nil
 	}
@@ -683,7 +683,7 @@ func (s *Server) remove(k *Kind, old *record, options *metav1.DeleteOptions) (*r
 		return old, false, nil
 	}
 	if dry {
-		return &record{kind: k, object: is}, false, nil
+		return &record{kind: k, object: is, managed: old.managed}, false, nil
 	}
 	r := s.put(k, is, old.managed)
 	s.collectLater()

@@ -314,7 +314,7 @@ func (s *Server) prepared(q *request, o, was *unstructured.Unstructured) *unstru
 	k := q.kind
 	is := o.DeepCopy()
 	switch {
-	case q.sub == "status" && k.builtIn:
+	case q.sub == "status" && k.builtIn && !k.rules.statusOnly:
 		restore(is, was, "spec")
 		if k.Kind == "Deployment" {
 			is.SetLabels(was.GetLabels())
@@ -340,8 +340,12 @@ func (s *Server) prepared(q *request, o, was *unstructured.Unstructured) *unstru
 		is.SetUID(was.GetUID())
 	}
 	is.SetCreationTimestamp(was.GetCreationTimestamp())
-	is.SetDeletionTimestamp(was.GetDeletionTimestamp())
-	is.SetDeletionGracePeriodSeconds(was.GetDeletionGracePeriodSeconds())
+	if at := was.GetDeletionTimestamp(); at != nil { // otherwise an update that sets it is invalid
+		is.SetDeletionTimestamp(at)
+	}
+	if d := was.GetDeletionGracePeriodSeconds(); d != nil && is.GetDeletionGracePeriodSeconds() == nil {
+		is.SetDeletionGracePeriodSeconds(d)
+	}
 	is.SetSelfLink("")
 	if k.builtIn && k.Kind == "Namespace" && q.sub == "" {
 		restore(is, was, "spec")

@@ -138,6 +138,7 @@ func (s *Server) parse(r *http.Request) (*request, error) {
 		if err := internalscheme.ParameterCodec.DecodeParameters(q.query, metav1.SchemeGroupVersion, &q.list); err != nil {
 			return q, apierrors.NewBadRequest(err.Error())
 		}
+		internalversion.SetListOptionsDefaults(&q.list, !s.NoWatchList)
 		if errs := listvalidation.ValidateListOptions(&q.list, true); len(errs) > 0 {
 			return q, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", errs)
 		}

@@ -159,7 +159,8 @@ type Scenario[W any] struct {
 	// Within is the time in which the controller must converge after the last fault or
 	// the end of Steps, and for which it is watched after that, by the clock of the
 	// bubble. 0 means an hour. Other values must be a minute or more. The report names the
-	// slowest recovery from a single fault, if that took more than a tenth of Within.
+	// slowest recovery from a single fault, if that took more than a tenth of Within. It
+	// begins when Within does: a recovery that ends before Steps takes no time.
 	Within time.Duration
 
 	// Plans and Budget limit the number of plans and the time of exploring, by the real

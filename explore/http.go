@@ -27,7 +27,8 @@ import (
 // response after a minute, or shortly before the deadline of the request. A call without
 // an answer ends with the context of the request. A stale read gets an earlier response.
 // The client of a process that has died gets errors. Retries of the client are calls like
-// others. The journal has the status of a response from 300 on.
+// others. The journal has the status of a response from 300 on. The connection breaks too if
+// h panics with [http.ErrAbortHandler].
 //
 // One request is served at a time, so h needs no lock. A stream that reads the world by
 // itself, such as by a timer, calls [Process.Step] before. The context that h gets does not
@@ -91,7 +92,10 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	served := false
 	serveBy := func(h http.Handler) (any, error) {
 		served = true
-		if got = serve(h, t.caller, r, body); got.Status >= 300 {
+		switch got = serve(h, t.caller, r, body); {
+		case got == nil:
+			return nil, io.ErrUnexpectedEOF
+		case got.Status >= 300:
 			return got, got // the journal has an error
 		}
 		return got, nil
@@ -166,7 +170,8 @@ func (y *reply) response(r *http.Request, method string) *http.Response {
 	return w
 }
 
-// serve lets a handler answer, until that is whole or turns out to be a stream.
+// serve lets a handler answer, until that is whole or turns out to be a stream. It returns
+// nil if the handler aborts its response.
 func serve(h http.Handler, c Caller, r *http.Request, body []byte) *reply {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 	in := r.Clone(ctx)
@@ -180,14 +185,24 @@ func serve(h http.Handler, c Caller, r *http.Request, body []byte) *reply {
 	}
 	w := &recorder{header: http.Header{}, flushed: make(chan struct{})}
 	done := make(chan any, 1)
+	p := loggingPlay() // that of c
+	nested := p != nil && p.immediate && c != nil
+	if nested {
+		was := p.effectOf.Load()
+		defer func() { p.effectOf.Store(was) }()
+	}
 	go func() {
+		if nested { // the handler may make calls itself
+			own, _ := goroutines(make([]byte, 64))
+			p.effectOf.Store(own)
+		}
 		var failed any = errExit
 		defer func() {
 			if v := recover(); v != nil {
 				failed = v
 			}
-			w.end()
-			if proc, ok := c.(interface{ Errorf(string, ...any) }); ok && failed != nil && w.writer != nil {
+			w.end(failed)
+			if proc, ok := c.(interface{ Errorf(string, ...any) }); ok && failed != nil && failed != any(http.ErrAbortHandler) && w.writer != nil {
 				proc.Errorf("the handler of %s %s panicked after it had flushed: %v", in.Method, in.URL.Path, failed)
 			}
 			done <- failed
@@ -198,7 +213,10 @@ func serve(h http.Handler, c Caller, r *http.Request, body []byte) *reply {
 	select {
 	case failed := <-done:
 		cancel()
-		if failed != nil {
+		switch {
+		case failed == any(http.ErrAbortHandler):
+			return nil
+		case failed != nil:
 			panic(failed)
 		}
 		return &reply{Status: w.status, Header: w.header, Body: w.body.Bytes()}
@@ -257,9 +275,12 @@ func (w *recorder) Flush() {
 	}
 }
 
-func (w *recorder) end() {
+func (w *recorder) end(failed any) {
 	w.WriteHeader(http.StatusOK)
-	if w.writer != nil {
+	switch {
+	case w.writer != nil && failed != nil:
+		w.writer.CloseWithError(io.ErrUnexpectedEOF)
+	case w.writer != nil:
 		w.writer.Close()
 	}
 }

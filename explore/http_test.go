@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -199,6 +200,67 @@ func TestTransportOfAPanic(t *testing.T) {
 	}
 	if r := search(t, s); r.Found == nil || !strings.HasPrefix(r.Found.Failure, "call GET /things/a panicked: boom") {
 		t.Errorf("exploring finds %v, want the panic", r.Found)
+	}
+}
+
+// A handler that aborts its response, as a server does whose connection breaks, is a failed
+// call: also if it has begun the response.
+func TestTransportOfAnAbort(t *testing.T) {
+	for name, flushes := range map[string]bool{"at once": false, "in a stream": true} {
+		s := overHTTP()
+		s.Start = func(proc *Process, w *shelf) {
+			aborted := false
+			web := &http.Client{Transport: Transport(proc, http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+				if !aborted {
+					aborted = true
+					fmt.Fprint(out, "1")
+					if flushes {
+						out.(http.Flusher).Flush()
+					}
+					panic(http.ErrAbortHandler)
+				}
+				w.ServeHTTP(out, r)
+			}))}
+			loop(proc, time.Hour, func(ctx context.Context) error {
+				_, err := ask(ctx, web, http.MethodPut, "a", w.desired["a"])
+				if err != nil {
+					proc.Note(err)
+				}
+				return err
+			})
+		}
+		journal, failure := played(t, s)
+		if i := slices.IndexFunc(journal, func(line string) bool { return strings.HasSuffix(line, "unexpected EOF") }); i < 0 || failure != "" {
+			t.Errorf("%s: this happened:\n%swant an unexpected EOF, and no failure, got %q", name, indent(journal), failure)
+		}
+	}
+}
+
+// A handler may call another service of its process, also while a mutex is held over calls.
+func TestTransportOfACallInAHandler(t *testing.T) {
+	s := overHTTP()
+	s.Start = func(proc *Process, w *shelf) {
+		behind := &http.Client{Transport: Transport(proc, w)}
+		web := &http.Client{Transport: Transport(proc, http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+			if _, err := ask(r.Context(), behind, http.MethodPut, "a", w.desired["a"]); err != nil {
+				out.WriteHeader(http.StatusBadGateway)
+			}
+		}))}
+		var mu sync.Mutex
+		for range 2 {
+			loop(proc, time.Hour, func(ctx context.Context) error {
+				mu.Lock()
+				defer mu.Unlock()
+				_, err := ask(ctx, web, http.MethodPut, "front", "")
+				return err
+			})
+		}
+	}
+	s.Replay = []string{}
+	x := explorerOf(t, s)
+	x.hang = time.Second // of the real clock
+	if r := x.explore(); r.Found != nil || r.Held == "" {
+		t.Errorf("exploring finds %v, and a mutex at %q, want none, and one at call PUT /things/front", r.Found, r.Held)
 	}
 }
 

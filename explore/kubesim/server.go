@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	internalscheme "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
@@ -473,6 +474,20 @@ func (k *Kind) decodeTyped(q *request, body []byte) (*unstructured.Unstructured,
 			gvk = &k.GroupVersionKind
 		}
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", gvk.Kind, gvk.Version, k.Kind, err))
+	}
+	switch o := o.(type) {
+	case *corev1.Secret: // its stringData is never read
+		for name, text := range o.StringData {
+			if o.Data == nil {
+				o.Data = map[string][]byte{}
+			}
+			o.Data[name] = []byte(text)
+		}
+		o.StringData = nil
+	case *corev1.Namespace:
+		if o.Name != "" {
+			metav1.SetMetaDataLabel(&o.ObjectMeta, corev1.LabelMetadataName, o.Name)
+		}
 	}
 	return k.plain(o)
 }

@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metavalidation "k8s.io/apimachinery/pkg/api/validation"
@@ -122,14 +123,6 @@ func (s *Server) insert(q *request, o *unstructured.Unstructured, managed []meta
 	}
 	if k.builtIn && k.Kind == "Namespace" {
 		o.Object["spec"] = map[string]any{"finalizers": []any{"kubernetes"}}
-		labels := o.GetLabels()
-		if labels == nil {
-			labels = map[string]string{}
-		}
-		if o.GetName() != "" {
-			labels[nameLabel] = o.GetName()
-			o.SetLabels(labels)
-		}
 	}
 	if err := s.admit(q, o.GetName()); err != nil {
 		return nil, err
@@ -142,6 +135,14 @@ func (s *Server) insert(q *request, o *unstructured.Unstructured, managed []meta
 				s.patterns[o.GetName()], s.generated = prefix+"*", nil
 				break
 			}
+		}
+		if k.builtIn && k.Kind == "Namespace" {
+			labels := o.GetLabels()
+			if labels == nil {
+				labels = map[string]string{}
+			}
+			labels[corev1.LabelMetadataName] = o.GetName()
+			o.SetLabels(labels)
 		}
 	}
 	s.made++
@@ -169,8 +170,6 @@ func (s *Server) insert(q *request, o *unstructured.Unstructured, managed []meta
 	}
 	return s.put(k, o, managed), nil
 }
-
-const nameLabel = "kubernetes.io/metadata.name"
 
 // suffix is that of the nth generated name: five letters, as clients may expect, and the
 // same in each plan.
@@ -405,7 +404,7 @@ func (k *Kind) validateUpdate(is, was *unstructured.Unstructured) (errs field.Er
 	switch k.String() {
 	case "configmaps", "secrets":
 		if was.Object["immutable"] == true {
-			for _, name := range []string{"data", "binaryData", "stringData"} {
+			for _, name := range []string{"data", "binaryData"} {
 				if !equality.Semantic.DeepEqual(is.Object[name], was.Object[name]) {
 					errs = append(errs, field.Forbidden(field.NewPath(name), "field is immutable when `immutable` is set"))
 				}

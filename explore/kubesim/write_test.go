@@ -4,14 +4,17 @@
 package kubesim_test
 
 import (
+	"bytes"
 	"maps"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/reconkernel/reconcile/explore/kubesim"
@@ -70,5 +73,48 @@ func TestLabelsOfAStatus(t *testing.T) {
 	cidr, err = clients.ServiceCIDRs().UpdateStatus(t.Context(), cidr, metav1.UpdateOptions{})
 	if err != nil || !maps.Equal(cidr.Labels, labels) || len(cidr.Status.Conditions) == 0 {
 		t.Errorf("a ServiceCIDR becomes %v, %v, want it with its labels", cidr, err)
+	}
+}
+
+// The stringData of a Secret is written only: what is read has it in data.
+func TestStringData(t *testing.T) {
+	s := kubesim.NewServer()
+	client := kubernetes.NewForConfigOrDie(s.Config(nil)).CoreV1().Secrets("default")
+	want := func(where string, got *corev1.Secret, err error, data map[string][]byte) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(got.StringData) > 0 || !maps.EqualFunc(got.Data, data, bytes.Equal) {
+			t.Errorf("%s: a Secret has data %q and stringData %q, want data %q", where, got.Data, got.StringData, data)
+		}
+	}
+	a := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "a"},
+		Data:       map[string][]byte{"x": []byte("0"), "y": []byte("0")}, StringData: map[string]string{"x": "1"},
+	}
+	got, err := client.Create(t.Context(), a, metav1.CreateOptions{})
+	want("created", got, err, map[string][]byte{"x": []byte("1"), "y": []byte("0")})
+	got.StringData = map[string]string{"z": "2"}
+	got, err = client.Update(t.Context(), got, metav1.UpdateOptions{})
+	want("updated", got, err, map[string][]byte{"x": []byte("1"), "y": []byte("0"), "z": []byte("2")})
+	got, err = client.Patch(t.Context(), "a", types.MergePatchType, []byte(`{"data":null,"stringData":{"x":"3"}}`), metav1.PatchOptions{})
+	want("patched", got, err, map[string][]byte{"x": []byte("3")})
+	s.Create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b"}, StringData: map[string]string{"x": "4"}})
+	got, err = client.Get(t.Context(), "b", metav1.GetOptions{})
+	want("created by Steps", got, err, map[string][]byte{"x": []byte("4")})
+}
+
+// A namespace keeps the label of its name.
+func TestLabelOfANamespace(t *testing.T) {
+	s := kubesim.NewServer()
+	client := kubernetes.NewForConfigOrDie(s.Config(nil)).CoreV1().Namespaces()
+	got, err := client.Patch(t.Context(), "default", types.MergePatchType, []byte(`{"metadata":{"labels":null}}`), metav1.PatchOptions{})
+	if err != nil || got.Labels["kubernetes.io/metadata.name"] != "default" {
+		t.Errorf("a namespace without labels becomes %v, %v, want the label of its name", got, err)
+	}
+	got, err = client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "made-"}}, metav1.CreateOptions{})
+	if err != nil || got.Labels["kubernetes.io/metadata.name"] != got.Name {
+		t.Errorf("a namespace with a generated name becomes %v, %v, want the label of its name", got, err)
 	}
 }

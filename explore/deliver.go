@@ -551,8 +551,9 @@ func (p *play) answered(r *request, err error) error {
 		rate := p.outcome.rates[p.placeName(r.what)]
 		rate.instant, rate.second = 0, 0
 	}
-	streams := false
+	key, streams := r.op+r.process.name, false
 	if y, ok := r.found.(*reply); ok && y != nil {
+		key += y.host
 		streams = y.stream != nil // which is no answer that could be given again
 	}
 	line := func(suffix string, err error) {
@@ -564,8 +565,7 @@ func (p *play) answered(r *request, err error) error {
 		line("", err)
 		return err
 	}
-	key, now := r.op+r.process.name, p.now()
-	a := p.answers[key]
+	a, now := p.answers[key], p.now()
 	is := answer{r.found, err}
 	switch {
 	case a == nil:

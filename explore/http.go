@@ -25,7 +25,8 @@ import (
 // A call that fails has a response with status 503, and h does not get the request. If
 // the response is lost, the connection breaks after h has returned. A slow call gets its
 // response after a minute, or shortly before the deadline of the request. A call without
-// an answer ends with the context of the request. A stale read gets an earlier response.
+// an answer ends with the context of the request. A stale read gets an earlier response
+// of the same host.
 // The client of a process that has died gets errors. Retries of the client are calls like
 // others. The journal has the status of a response from 300 on. The connection breaks too if
 // h panics with [http.ErrAbortHandler].
@@ -67,6 +68,7 @@ type reply struct {
 	Status int
 	Header http.Header
 	Body   []byte
+	host   string  // which was asked
 	stream *stream // of the rest of the body
 }
 
@@ -92,10 +94,10 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	served := false
 	serveBy := func(h http.Handler) (any, error) {
 		served = true
-		switch got = serve(h, t.caller, r, body); {
-		case got == nil:
+		if got = serve(h, t.caller, r, body); got == nil {
 			return nil, io.ErrUnexpectedEOF
-		case got.Status >= 300:
+		}
+		if got.host = r.URL.Host; got.Status >= 300 {
 			return got, got // the journal has an error
 		}
 		return got, nil

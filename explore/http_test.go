@@ -264,6 +264,36 @@ func TestTransportOfACallInAHandler(t *testing.T) {
 	}
 }
 
+// A stale answer is one of the same service: of two with the same paths, the host tells them
+// apart.
+func TestTransportOfTwoServices(t *testing.T) {
+	s := overHTTP()
+	s.Start = func(proc *Process, w *shelf) {
+		actual := &http.Client{Transport: Transport(proc, w)}
+		desired := Transport(proc, http.HandlerFunc(func(out http.ResponseWriter, _ *http.Request) { fmt.Fprint(out, "1") }))
+		loop(proc, time.Minute, func(ctx context.Context) error {
+			r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://desired/things/a", http.NoBody)
+			resp, err := desired.RoundTrip(r)
+			if err != nil || resp.StatusCode >= 500 {
+				return errBoom
+			}
+			text, _ := io.ReadAll(resp.Body)
+			is, err := ask(ctx, actual, http.MethodGet, "a", "")
+			if string(text) != "1" {
+				w.wrong = fmt.Errorf("a is desired as %q", text)
+			}
+			if err == nil && is != string(text) {
+				_, err = ask(ctx, actual, http.MethodPut, "a", string(text))
+			}
+			return err
+		})
+	}
+	s.Without = only(Stale, StaleWatch)
+	if r := search(t, s); r.Found != nil {
+		t.Errorf("exploring finds something:\n%s", r.Found)
+	}
+}
+
 func TestNameOfAQuery(t *testing.T) {
 	for query, want := range map[string]string{
 		"selector=app%3Dweb&limit=5": "selector=app=web&limit=5",

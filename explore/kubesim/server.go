@@ -21,7 +21,6 @@ import (
 	listvalidation "k8s.io/apimachinery/pkg/apis/meta/internalversion/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -135,7 +134,7 @@ func (s *Server) parse(r *http.Request) (*request, error) {
 		q.kind = nil
 		return q, nil
 	}
-	if q.name == "" && (q.method == http.MethodGet || q.method == http.MethodDelete) || q.query.Get("watch") != "" {
+	if q.name == "" && (q.method == http.MethodGet || q.method == http.MethodDelete) {
 		if err := internalscheme.ParameterCodec.DecodeParameters(q.query, metav1.SchemeGroupVersion, &q.list); err != nil {
 			return q, apierrors.NewBadRequest(err.Error())
 		}
@@ -147,10 +146,9 @@ func (s *Server) parse(r *http.Request) (*request, error) {
 	return q, nil
 }
 
-// watches reports whether the request is a watch.
+// watches reports whether the request is a watch. A request of one object is none, whatever
+// it asks for.
 func (q *request) watches() bool { return q.method == http.MethodGet && q.list.Watch }
-
-func nameIs(name string) fields.Selector { return fields.OneTermEqualSelector("metadata.name", name) }
 
 func (q *request) filter() (filter, error) {
 	f := filter{q.space, q.list.LabelSelector, q.list.FieldSelector}

@@ -265,13 +265,6 @@ func (s *Server) watch(ctx context.Context, q *request, w *ways) (*watcher, erro
 			field.Forbidden(field.NewPath("sendInitialEvents"), "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"),
 		})
 	}
-	if q.name != "" && (f.fields == nil || f.fields.Empty()) {
-		f.fields = nameIs(q.name)
-	} else if q.name != "" {
-		if name, ok := f.fields.RequiresExactMatch("metadata.name"); !ok || name != q.name {
-			return nil, apierrors.NewBadRequest("fieldSelector metadata.name doesn't match requested name")
-		}
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.table(q.kind)

@@ -343,7 +343,7 @@ func TestUntilChangedAndTheOutcome(t *testing.T) {
 		{"timeout later", func(queue) rec { return rec{Timeout: 2 * time.Minute} }, eventAfter(time.Minute, reconcile.ErrChanged), reconcile.Requeued},
 		{"timeout before", func(queue) rec { return rec{Timeout: 2 * time.Minute} }, eventAfter(3*time.Minute, reconcile.ErrTimeout), reconcile.Retrying},
 		{"behind a gate", func(queue) rec { return rec{Admit: places(1)} }, eventAfter(time.Minute, reconcile.ErrChanged), reconcile.Requeued},
-		{"foreign queue", func(q queue) rec { return rec{Queue: plainly(q)} }, func(t *testing.T, ctx context.Context, q queue) error {
+		{"another Dequeuer", func(q queue) rec { return rec{Queue: plainly(q)} }, func(t *testing.T, ctx context.Context, q queue) error {
 			changed, stop := reconcile.UntilChanged(ctx)
 			q.Enqueue("x")
 			wantCause(t, changed, nil)

@@ -825,9 +825,9 @@ func TestTickerRunsOnlyDuringRuns(t *testing.T) {
 
 func TestPanicInReconcileFailsOnlyThatItem(t *testing.T) {
 	eachFailure(t, func(t *testing.T, name string, end func()) {
-		for _, foreign := range []bool{false, true} {
+		for _, other := range []bool{false, true} {
 			var d reconcile.Dequeuer[string]
-			if foreign {
+			if other {
 				d = plainly(reconcile.NewQueue[string]())
 			}
 			j := record.New()

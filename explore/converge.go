@@ -120,7 +120,7 @@ func (p *play) countStepLocked() {
 	switch {
 	case p.atOnce > max(atOnceMax, callsMax*p.most):
 		p.failLocked("it does not come to rest: there are more than %d runs and calls at one instant", max(atOnceMax, callsMax*p.most))
-	case p.settling && p.outcome.idle > max(atOnceMax, int(idleMax*p.within/time.Hour)):
+	case p.settling && p.outcome.idle > max(atOnceMax, int(idleMax*p.within.Hours())):
 		p.failLocked("it does not stay at rest: there are %d runs and calls in %v in which nothing changes", p.outcome.idle, p.now()-p.restAt)
 	}
 }

@@ -231,6 +231,9 @@ func (p *play) injectLocked(what string, i injection, lasts time.Duration) {
 	p.outcome.happened = append(p.outcome.happened, i)
 	p.outcome.after = len(p.outcome.points)
 	p.faultAt = max(p.faultAt, p.now()+lasts)
+	if !i.fault.outage() {
+		p.otherAt = max(p.otherAt, p.now()+lasts)
+	}
 	p.restartRestLocked()
 }
 
@@ -524,7 +527,7 @@ func (p *play) inOutageLocked(r *request) bool {
 		}
 		delete(p.outages, of)
 		if len(p.outages) == 0 {
-			p.faultAt = min(p.faultAt, p.now())
+			p.faultAt = min(p.faultAt, max(p.otherAt, p.now()))
 		}
 	}
 	return false
@@ -548,8 +551,9 @@ func (p *play) answered(r *request, err error) error {
 		rate := p.outcome.rates[p.placeName(r.what)]
 		rate.instant, rate.second = 0, 0
 	}
-	streams := false
+	key, streams := r.op+r.process.name, false
 	if y, ok := r.found.(*reply); ok && y != nil {
+		key += y.host
 		streams = y.stream != nil // which is no answer that could be given again
 	}
 	line := func(suffix string, err error) {
@@ -561,8 +565,7 @@ func (p *play) answered(r *request, err error) error {
 		line("", err)
 		return err
 	}
-	key, now := r.op+r.process.name, p.now()
-	a := p.answers[key]
+	a, now := p.answers[key], p.now()
 	is := answer{r.found, err}
 	switch {
 	case a == nil:

@@ -508,6 +508,39 @@ func TestShrinkingRenumbers(t *testing.T) {
 	}
 }
 
+// A smaller plan that fails, and then stands still because of a log.Fatal, is no smaller
+// plan: where its faults can be is not known.
+func TestShrinkingBesideALogFatal(t *testing.T) {
+	s := of(func(c client) func(context.Context) error {
+		failed := 0
+		return func(ctx context.Context) error {
+			if err := c.put(ctx, "a", "1"); err != nil {
+				failed++
+				return err
+			}
+			if failed == 3 || failed == 2 {
+				c.Errorf("%d faults", failed)
+			}
+			if failed == 2 {
+				var mu sync.Mutex
+				mu.Lock()
+				go mu.Lock()
+				log.Fatal("cannot go on")
+			}
+			return nil
+		}
+	})
+	x := explorerOf(t, s)
+	defer divert(x)()
+	x.hang = time.Second // of the real clock
+	x.clean = x.perform(0, noFault)
+	p := planOf(t, "call put a #1: fails; call put a #2: fails; call put a #3: fails")
+	o := x.perform(0, p.decide)
+	if f := x.reduce(o.happened, o); f.Failure != "3 faults" || len(f.Plan) != 3 {
+		t.Errorf("the plan of three faults becomes %v, want it as it is", f)
+	}
+}
+
 // A mutex held over a call, for which another worker waits, ends the plan with its
 // journal and the goroutine that waits, instead of the test program.
 func TestExploreReportsAMutexLockedDuringACall(t *testing.T) {
@@ -1206,5 +1239,69 @@ func TestControllerThatWatchesSignals(t *testing.T) {
 	}
 	if r := search(t, s); r.Found != nil {
 		t.Errorf("exploring finds something:\n%s", r.Found)
+	}
+}
+
+// A controller that polls every ten seconds is at rest, also if Within is two days.
+func TestWithinOfTwoDays(t *testing.T) {
+	s := plain()
+	s.Start = func(proc *Process, w *shelf) { loop(proc, 10*time.Second, client{proc, w}.asDesired) }
+	s.Within = 48 * time.Hour
+	if _, failure := played(t, s); failure != "" {
+		t.Errorf("without faults the plan fails: %s", failure)
+	}
+}
+
+// An error that is a nil pointer has no text to ask for. The call that returns it is a line
+// of the journal as any other.
+func TestErrorThatIsANilPointer(t *testing.T) {
+	s := plain()
+	s.Start = func(proc *Process, w *shelf) {
+		loop(proc, 10*time.Minute, func(ctx context.Context) error {
+			_, _ = Read(ctx, proc, "list", func() (string, error) { return "", (*os.PathError)(nil) })
+			_ = proc.Do(ctx, "try", func() error { return (*os.PathError)(nil) })
+			return client{proc, w}.asDesired(ctx)
+		})
+	}
+	journal, failure := played(t, s)
+	if want := []string{"0s call list: <nil>", "0s call try: <nil>"}; failure != "" || !slices.Equal(journal[:2], want) {
+		t.Errorf("this happened:\n%swant in it:\n%sand no failure, got %q", indent(journal), indent(want), failure)
+	}
+}
+
+// The end of an outage is not the end of another fault: an event that is late comes in time.
+func TestALateEventInAnOutage(t *testing.T) {
+	s := plain()
+	s.Start = func(proc *Process, w *shelf) {
+		c, events := client{proc, w}, make(chan string, 10)
+		proc.OnEvent(func(event any) { events <- event.(string) })
+		proc.Go(func(ctx context.Context) error {
+			for proc.Step() {
+				if _, err := c.get(ctx, "a"); err == nil {
+					return c.put(ctx, "a", "1")
+				}
+				time.Sleep(500 * time.Millisecond)
+			}
+			return nil
+		})
+		proc.Go(func(ctx context.Context) error {
+			for {
+				select {
+				case name := <-events:
+					_ = c.put(ctx, name, "1")
+				case <-ctx.Done():
+					return nil
+				}
+			}
+		})
+	}
+	s.Steps = func(env *Environment, w *shelf) {
+		env.Advance(49 * time.Second)
+		env.Event("b")
+		env.Advance(time.Millisecond)
+	}
+	s.Within = time.Minute
+	if _, failure := played(t, s, "call get a #1: outage", "event b #1: late"); failure != "" {
+		t.Error(failure)
 	}
 }

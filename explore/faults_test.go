@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -278,5 +280,67 @@ func TestMutexHeldOverASlowCall(t *testing.T) {
 	x.hang = time.Second // of the real clock
 	if r := x.explore(); r.Found != nil || r.Held != "call get a" {
 		t.Errorf("exploring finds %v, and a mutex at %q, want one at call get a", r.Found, r.Held)
+	}
+	// A known plan with a slow call, which is not played beside a held mutex.
+	held := s.Start
+	s.Start = func(proc *Process, w *shelf) {
+		held(proc, w)
+		proc.Go(func(ctx context.Context) error {
+			if w.things["once"] == "" {
+				_ = (client{proc, w}).put(ctx, "once", "1")
+				if proc.Now() > 30*time.Second && ctx.Err() == nil {
+					proc.Errorf("too slow")
+				}
+			}
+			return nil
+		})
+	}
+	s.Known = [][]string{{"call put once #1: slow"}}
+	x = explorerOf(t, s)
+	x.hang = time.Second // of the real clock
+	if r := x.explore(); r.Found != nil || r.Held != "call get a" {
+		t.Errorf("with a known plan exploring finds %v, and a mutex at %q, want one at call get a", r.Found, r.Held)
+	}
+}
+
+// A goroutine that works while another one waits for its mutex, and a third one for the turn
+// of its call, holds no mutex over that call, however long it takes.
+func TestMutexHeldByABusyGoroutine(t *testing.T) {
+	var done atomic.Bool
+	var mu sync.Mutex
+	s := plain()
+	s.Start = func(proc *Process, w *shelf) {
+		proc.Go(func(ctx context.Context) error {
+			mu.Lock()
+			defer mu.Unlock()
+			proc.Go(func(ctx context.Context) error { mu.Lock(); mu.Unlock(); return nil }) //nolint:staticcheck // it only waits
+			proc.Go(func(ctx context.Context) error { _, _ = (client{proc, w}).get(ctx, "a"); return nil })
+			for !done.Load() {
+				runtime.Gosched()
+			}
+			return nil
+		})
+	}
+	x := explorerOf(t, s)
+	setup, played := x.setup, make(chan *play, 1)
+	x.setup = func(p *play) { setup(p); played <- p }
+	ended := make(chan *outcome)
+	go func() { ended <- x.perform(0, noFault) }()
+	p := <-played
+	isReady := func() bool {
+		p.mu.Lock()
+		waits, bubble := len(p.callers) > 0, p.bubble
+		p.mu.Unlock()
+		return waits && slices.ContainsFunc(stacks(bubble), waitsForMutex)
+	}
+	for !isReady() {
+		runtime.Gosched()
+	}
+	if held := p.heldCall(); held != "" {
+		t.Errorf("a mutex is held over %q, want none", held)
+	}
+	done.Store(true)
+	if o := <-ended; o.failure != "" {
+		t.Error(o.failure)
 	}
 }

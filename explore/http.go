@@ -25,9 +25,11 @@ import (
 // A call that fails has a response with status 503, and h does not get the request. If
 // the response is lost, the connection breaks after h has returned. A slow call gets its
 // response after a minute, or shortly before the deadline of the request. A call without
-// an answer ends with the context of the request. A stale read gets an earlier response.
+// an answer ends with the context of the request. A stale read gets an earlier response
+// of the same host.
 // The client of a process that has died gets errors. Retries of the client are calls like
-// others. The journal has the status of a response from 300 on.
+// others. The journal has the status of a response from 300 on. The connection breaks too if
+// h panics with [http.ErrAbortHandler].
 //
 // One request is served at a time, so h needs no lock. A stream that reads the world by
 // itself, such as by a timer, calls [Process.Step] before. The context that h gets does not
@@ -38,6 +40,9 @@ import (
 func Transport(c Caller, h http.Handler) http.RoundTripper {
 	if h == nil {
 		panic("explore: Transport needs a handler, got nil")
+	}
+	if proc, ok := c.(*Process); ok && proc == nil {
+		c = nil
 	}
 	return &transport{caller: c, handler: h}
 }
@@ -63,6 +68,7 @@ type reply struct {
 	Status int
 	Header http.Header
 	Body   []byte
+	host   string  // which was asked
 	stream *stream // of the rest of the body
 }
 
@@ -88,7 +94,10 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	served := false
 	serveBy := func(h http.Handler) (any, error) {
 		served = true
-		if got = serve(h, t.caller, r, body); got.Status >= 300 {
+		if got = serve(h, t.caller, r, body); got == nil {
+			return nil, io.ErrUnexpectedEOF
+		}
+		if got.host = r.URL.Host; got.Status >= 300 {
 			return got, got // the journal has an error
 		}
 		return got, nil
@@ -163,7 +172,8 @@ func (y *reply) response(r *http.Request, method string) *http.Response {
 	return w
 }
 
-// serve lets a handler answer, until that is whole or turns out to be a stream.
+// serve lets a handler answer, until that is whole or turns out to be a stream. It returns
+// nil if the handler aborts its response.
 func serve(h http.Handler, c Caller, r *http.Request, body []byte) *reply {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 	in := r.Clone(ctx)
@@ -177,14 +187,24 @@ func serve(h http.Handler, c Caller, r *http.Request, body []byte) *reply {
 	}
 	w := &recorder{header: http.Header{}, flushed: make(chan struct{})}
 	done := make(chan any, 1)
+	p := loggingPlay() // that of c
+	nested := p != nil && p.immediate && c != nil
+	if nested {
+		was := p.effectOf.Load()
+		defer func() { p.effectOf.Store(was) }()
+	}
 	go func() {
+		if nested { // the handler may make calls itself
+			own, _ := goroutines(make([]byte, 64))
+			p.effectOf.Store(own)
+		}
 		var failed any = errExit
 		defer func() {
 			if v := recover(); v != nil {
 				failed = v
 			}
-			w.end()
-			if proc, ok := c.(interface{ Errorf(string, ...any) }); ok && failed != nil && w.writer != nil {
+			w.end(failed)
+			if proc, ok := c.(interface{ Errorf(string, ...any) }); ok && failed != nil && failed != any(http.ErrAbortHandler) && w.writer != nil {
 				proc.Errorf("the handler of %s %s panicked after it had flushed: %v", in.Method, in.URL.Path, failed)
 			}
 			done <- failed
@@ -195,7 +215,10 @@ func serve(h http.Handler, c Caller, r *http.Request, body []byte) *reply {
 	select {
 	case failed := <-done:
 		cancel()
-		if failed != nil {
+		switch {
+		case failed == any(http.ErrAbortHandler):
+			return nil
+		case failed != nil:
 			panic(failed)
 		}
 		return &reply{Status: w.status, Header: w.header, Body: w.body.Bytes()}
@@ -254,9 +277,12 @@ func (w *recorder) Flush() {
 	}
 }
 
-func (w *recorder) end() {
+func (w *recorder) end(failed any) {
 	w.WriteHeader(http.StatusOK)
-	if w.writer != nil {
+	switch {
+	case w.writer != nil && failed != nil:
+		w.writer.CloseWithError(io.ErrUnexpectedEOF)
+	case w.writer != nil:
 		w.writer.Close()
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -106,7 +107,7 @@ func TestTransport(t *testing.T) {
 // Without a Process, and with what a handler may want to know.
 func TestTransportOfANilCaller(t *testing.T) {
 	var seen *http.Request
-	web := &http.Client{Transport: Transport(nil, http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+	web := &http.Client{Transport: Transport((*Process)(nil), http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 		seen = r
 		body, _ := io.ReadAll(r.Body)
 		out.Header().Set("X-Was", string(body))
@@ -199,6 +200,97 @@ func TestTransportOfAPanic(t *testing.T) {
 	}
 	if r := search(t, s); r.Found == nil || !strings.HasPrefix(r.Found.Failure, "call GET /things/a panicked: boom") {
 		t.Errorf("exploring finds %v, want the panic", r.Found)
+	}
+}
+
+// A handler that aborts its response, as a server does whose connection breaks, is a failed
+// call: also if it has begun the response.
+func TestTransportOfAnAbort(t *testing.T) {
+	for name, flushes := range map[string]bool{"at once": false, "in a stream": true} {
+		s := overHTTP()
+		s.Start = func(proc *Process, w *shelf) {
+			aborted := false
+			web := &http.Client{Transport: Transport(proc, http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+				if !aborted {
+					aborted = true
+					fmt.Fprint(out, "1")
+					if flushes {
+						out.(http.Flusher).Flush()
+					}
+					panic(http.ErrAbortHandler)
+				}
+				w.ServeHTTP(out, r)
+			}))}
+			loop(proc, time.Hour, func(ctx context.Context) error {
+				_, err := ask(ctx, web, http.MethodPut, "a", w.desired["a"])
+				if err != nil {
+					proc.Note(err)
+				}
+				return err
+			})
+		}
+		journal, failure := played(t, s)
+		if i := slices.IndexFunc(journal, func(line string) bool { return strings.HasSuffix(line, "unexpected EOF") }); i < 0 || failure != "" {
+			t.Errorf("%s: this happened:\n%swant an unexpected EOF, and no failure, got %q", name, indent(journal), failure)
+		}
+	}
+}
+
+// A handler may call another service of its process, also while a mutex is held over calls.
+func TestTransportOfACallInAHandler(t *testing.T) {
+	s := overHTTP()
+	s.Start = func(proc *Process, w *shelf) {
+		behind := &http.Client{Transport: Transport(proc, w)}
+		web := &http.Client{Transport: Transport(proc, http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+			if _, err := ask(r.Context(), behind, http.MethodPut, "a", w.desired["a"]); err != nil {
+				out.WriteHeader(http.StatusBadGateway)
+			}
+		}))}
+		var mu sync.Mutex
+		for range 2 {
+			loop(proc, time.Hour, func(ctx context.Context) error {
+				mu.Lock()
+				defer mu.Unlock()
+				_, err := ask(ctx, web, http.MethodPut, "front", "")
+				return err
+			})
+		}
+	}
+	s.Replay = []string{}
+	x := explorerOf(t, s)
+	x.hang = time.Second // of the real clock
+	if r := x.explore(); r.Found != nil || r.Held == "" {
+		t.Errorf("exploring finds %v, and a mutex at %q, want none, and one at call PUT /things/front", r.Found, r.Held)
+	}
+}
+
+// A stale answer is one of the same service: of two with the same paths, the host tells them
+// apart.
+func TestTransportOfTwoServices(t *testing.T) {
+	s := overHTTP()
+	s.Start = func(proc *Process, w *shelf) {
+		actual := &http.Client{Transport: Transport(proc, w)}
+		desired := Transport(proc, http.HandlerFunc(func(out http.ResponseWriter, _ *http.Request) { fmt.Fprint(out, "1") }))
+		loop(proc, time.Minute, func(ctx context.Context) error {
+			r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://desired/things/a", http.NoBody)
+			resp, err := desired.RoundTrip(r)
+			if err != nil || resp.StatusCode >= 500 {
+				return errBoom
+			}
+			text, _ := io.ReadAll(resp.Body)
+			is, err := ask(ctx, actual, http.MethodGet, "a", "")
+			if string(text) != "1" {
+				w.wrong = fmt.Errorf("a is desired as %q", text)
+			}
+			if err == nil && is != string(text) {
+				_, err = ask(ctx, actual, http.MethodPut, "a", string(text))
+			}
+			return err
+		})
+	}
+	s.Without = only(Stale, StaleWatch)
+	if r := search(t, s); r.Found != nil {
+		t.Errorf("exploring finds something:\n%s", r.Found)
 	}
 }
 

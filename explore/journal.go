@@ -43,7 +43,7 @@ func suffix(err error) string {
 	if err == nil {
 		return ""
 	}
-	return ": " + err.Error()
+	return fmt.Sprint(": ", err) // not its text, which a nil pointer cannot say
 }
 
 // lines formats the journal. What was noted at one instant of one turn has no order,
@@ -97,11 +97,18 @@ func differs(first, second []string) string {
 // A sink writes lines of a logger to a journal.
 type sink func(text string)
 
-// Write implements io.Writer.
+// Write implements io.Writer. Stacks lose what differs each time.
 func (s sink) Write(text []byte) (int, error) {
-	s("log: " + strings.TrimSuffix(string(text), "\n"))
+	line := strings.TrimSuffix(string(text), "\n")
+	if strings.Contains(line, "goroutine ") {
+		line = ofThisRun.ReplaceAllString(line, "$1*")
+	}
+	s("log: " + line)
 	return len(text), nil
 }
+
+// ofThisRun matches the addresses and numbers of a stack.
+var ofThisRun = regexp.MustCompile(`(0x|goroutine |synctest bubble )[0-9a-f]+`)
 
 // journalHandler logs to the journal, without the time, which that has.
 func journalHandler(p *play, proc *Process) slog.Handler {

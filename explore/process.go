@@ -221,12 +221,16 @@ func (s *Environment) Event(event any) {
 func (s *Environment) Redeploy() {
 	p := s.play
 	p.mu.Lock()
-	var stopped []*Process
+	var all, stopped []*Process
 	for _, slot := range p.slots {
-		if proc := slot.process; !proc.dead && !proc.stopping {
+		all = append(all, slot.process)
+	}
+	for _, proc := range append(all, p.ending...) { // also the old process of an Overlap
+		if !proc.dead && !proc.stopping {
 			p.lineLocked("stop" + proc.name)
 			p.stopLocked(proc)
-			p.faultAt = max(p.faultAt, proc.endsAt+downtime) // for a Redeploy at the end of Steps
+			p.otherAt = max(p.otherAt, proc.endsAt+downtime) // for a Redeploy at the end of Steps
+			p.faultAt = max(p.faultAt, p.otherAt)
 			stopped = append(stopped, proc)
 		}
 	}

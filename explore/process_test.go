@@ -92,3 +92,56 @@ func TestRedeployReturnsWhenTheControllerIsAtRest(t *testing.T) {
 		t.Errorf("without faults the plan fails: %s", failure)
 	}
 }
+
+// Redeploy stops the old process of an Overlap too, which would go on for half a minute more
+// than the new one.
+func TestRedeployInAnOverlap(t *testing.T) {
+	s := plain()
+	s.Start = func(proc *Process, w *shelf) {
+		proc.Go(func(ctx context.Context) error { <-ctx.Done(); proc.Note("its context ends"); return nil })
+		loop(proc, 10*time.Minute, client{proc, w}.asDesired)
+	}
+	s.Steps = func(env *Environment, w *shelf) {
+		w.desired["a"] = "1"
+		env.Event("a")
+		env.Advance(10 * time.Second)
+		env.Redeploy()
+		env.Advance(time.Minute)
+	}
+	journal, failure := played(t, s, "call put a #1: overlap")
+	want := []string{"10s stop", "10s stop (old)", "10s its context ends", "10s its context ends", "40s the process ends (old)", "40s the process ends", "41s start"}
+	if i := slices.Index(journal, want[0]); failure != "" || i < 0 || !slices.Equal(journal[i:min(len(journal), i+len(want))], want) {
+		t.Errorf("this happened:\n%swant in it:\n%sand no failure, got %q", indent(journal), indent(want), failure)
+	}
+}
+
+// The old process of an Overlap, when it has to stop, hears each event once until it dies.
+func TestStopInAnOverlap(t *testing.T) {
+	s := plain()
+	s.Start = func(proc *Process, w *shelf) {
+		proc.OnEvent(func(event any) {
+			if proc.Context().Err() != nil {
+				proc.Note("stopping, it hears")
+			}
+		})
+		loop(proc, 10*time.Second, client{proc, w}.asDesired)
+	}
+	s.Steps = func(env *Environment, w *shelf) {
+		w.desired["a"] = "1"
+		env.Event("a")
+		env.Advance(20 * time.Second)
+		env.Event("b")
+		env.Advance(time.Minute)
+	}
+	journal, failure := played(t, s, "call put a #1: overlap", "call get a (old) #1: stops")
+	want := []string{"10s call get a (old)" + mark + "stops", "20s event b", "20s stopping, it hears", "40s the process ends (old)"}
+	var got []string
+	for _, line := range journal {
+		if slices.Contains(want, line) {
+			got = append(got, line)
+		}
+	}
+	if failure != "" || !slices.Equal(got, want) {
+		t.Errorf("this happened:\n%swant in it:\n%sand no failure, got %q", indent(journal), indent(want), failure)
+	}
+}

@@ -6,7 +6,9 @@ package explore
 import (
 	"context"
 	"fmt"
+	"log"
 	"maps"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -78,5 +80,24 @@ func TestRandomTimesAreReplayed(t *testing.T) {
 	}
 	if second("list a") == second("list b") {
 		t.Errorf("both pollers poll again at %s, want them apart", second("list a"))
+	}
+}
+
+// A stack that the controller logs is the same each time: it has no addresses, and no
+// numbers of goroutines.
+func TestStacksAreReplayed(t *testing.T) {
+	s := plain()
+	s.Start = func(proc *Process, w *shelf) {
+		loop(proc, 10*time.Minute, func(ctx context.Context) error {
+			err := client{proc, w}.asDesired(ctx)
+			log.Printf("%v\n%s", err, debug.Stack())
+			proc.Logger().Error("no disk", "stack", string(debug.Stack()))
+			return err
+		})
+	}
+	first, _ := played(t, s)
+	again, _ := played(t, s)
+	if !slices.Equal(first, again) || !strings.Contains(strings.Join(first, "\n"), "explore/random_test.go:") {
+		t.Errorf("the journal is another one, want the same, with stacks: %s", differs(first, again))
 	}
 }

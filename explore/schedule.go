@@ -130,6 +130,7 @@ type play struct {
 	checkedAt   time.Duration // when the world was checked
 	texts       []string      // the descriptions of the world in this phase
 	faultAt     time.Duration // when the last fault is over
+	otherAt     time.Duration // when the last one besides outages is, and the last start by Redeploy
 	restAt      time.Duration // nothing changes since then
 	recheckAt   time.Duration // when awaitRest checks again
 	seen        string        // the world as it was described for the activity
@@ -239,8 +240,11 @@ func (p *play) kill(proc *Process) {
 
 // stopLocked gives a process the grace to end. Its context is to end too, by errStopped.
 func (p *play) stopLocked(proc *Process) {
-	proc.stopping, proc.endsAt = true, p.now()+grace
-	p.ending = append(p.ending, proc)
+	if !slices.Contains(p.ending, proc) { // as the old process of an Overlap is
+		p.ending = append(p.ending, proc)
+		proc.endsAt = p.now() + grace
+	}
+	proc.stopping, proc.endsAt = true, min(proc.endsAt, p.now()+grace)
 }
 
 // now returns the time since the beginning, as all times of a plan are.
@@ -461,12 +465,19 @@ func (p *play) lockedForEver() *outcome {
 	}
 	o := &outcome{failure: p.outcome.failure, locked: true, happened: slices.Clone(p.outcome.happened), journal: slices.Clone(p.outcome.journal)}
 	bubble := p.bubble
-	p.mu.Unlock() // for which nobody may wait in the stacks
-	busy := busyOf(bubble)
-	if len(busy) == 0 || slices.ContainsFunc(busy, func(stack string) bool { return !waitsForMutex(stack) }) {
+	p.mu.Unlock()
+	if !waitForMutexes(bubble) {
 		return nil
 	}
 	return o
+}
+
+// waitForMutexes reports whether all goroutines that stop the clock of a bubble wait for a
+// mutex, and there are such goroutines. The caller does not hold play.mu, for which they
+// might wait.
+func waitForMutexes(bubble string) bool {
+	busy := busyOf(bubble)
+	return len(busy) > 0 && !slices.ContainsFunc(busy, func(stack string) bool { return !waitsForMutex(stack) })
 }
 
 // busyOf returns the stacks of the goroutines that stop the clock of a bubble.
@@ -507,21 +518,18 @@ func reasonOf(stacks []string) string {
 	return reason
 }
 
-// heldCall returns a call that waits for its turn while another goroutine waits for a
-// mutex, so that nothing goes on; "" if there is none.
+// heldCall returns a call that waits for its turn while nothing goes on, because the other
+// goroutines wait for mutexes; "" if there is none.
 func (p *play) heldCall() string {
 	if !p.mu.TryLock() {
 		return ""
 	}
-	defer p.mu.Unlock()
-	waiting := append(slices.Clone(p.callers), p.slow...)
-	if len(waiting) == 0 {
+	waiting, bubble := append(slices.Clone(p.callers), p.slow...), p.bubble
+	p.mu.Unlock()
+	if len(waiting) == 0 || !waitForMutexes(bubble) {
 		return ""
 	}
-	if slices.ContainsFunc(stacks(p.bubble), waitsForMutex) {
-		return "call " + waiting[0].op
-	}
-	return ""
+	return "call " + waiting[0].op
 }
 
 var bubblePattern = regexp.MustCompile(`synctest bubble \d+\]`)

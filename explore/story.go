@@ -36,7 +36,7 @@ type Report struct {
 }
 
 // A recovery is the time that the state of the world took to become what it has to be
-// after a single fault.
+// after a single fault and the end of Steps, as Scenario.Within counts it.
 type recovery struct {
 	took, within time.Duration
 	number       int // of the fault

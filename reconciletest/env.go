@@ -390,7 +390,7 @@ func suffix(err error) string {
 	if err == nil {
 		return ""
 	}
-	return ": " + err.Error()
+	return fmt.Sprint(": ", err) // not its text, which a nil pointer cannot say
 }
 
 // planned counts a call, and returns the error that Fail planned for it.
@@ -456,7 +456,7 @@ func (env *Env[T]) note(format string, args ...any) {
 
 // retry is DefaultRetry without chance.
 func retry(_ error, failures int) (time.Duration, bool) {
-	return min(time.Second<<min(failures-1, 10), 5*time.Minute), true
+	return min(time.Second<<max(0, min(failures-1, 10)), 5*time.Minute), true // an aborted run may have no failures
 }
 
 func resultText[T comparable](r reconcile.Result[T]) string {

@@ -103,6 +103,27 @@ func TestEachOutcomeIsALine(t *testing.T) {
 	})
 }
 
+// A run that is aborted while the test goes on is a line too.
+func TestAbortedIsALine(t *testing.T) {
+	Run(t, func(t *testing.T, env *Env[string]) {
+		ctx, stop := context.WithCancel(t.Context())
+		results := 0
+		r := env.Watch(&reconcile.Reconciler[string]{
+			Reconcile: func(ctx context.Context, _ string) error { <-ctx.Done(); return errBoom },
+			OnResult:  func(reconcile.Result[string]) { results++ },
+		})
+		env.Go(reconcile.RunFunc(func(context.Context) error { return r.Run(ctx) }))
+		env.Queue.Enqueue("a")
+		env.Advance(time.Second)
+		stop()
+		env.Advance(time.Second)
+		env.Want("1s a aborted: boom")
+		if results != 1 {
+			t.Errorf("OnResult is called %d times, want 1", results)
+		}
+	})
+}
+
 func TestRetryDoublesWithoutChance(t *testing.T) {
 	Run(t, func(t *testing.T, env *Env[string]) {
 		env.Start(&reconcile.Reconciler[string]{Reconcile: func(context.Context, string) error { return errBoom }})

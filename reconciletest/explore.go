@@ -198,12 +198,14 @@ func (p *process[T]) unfinished() string {
 	if stats.Taken > p.runs {
 		return "" // somebody else takes items, whose runs are not known
 	}
+	owed := ""
 	for item, at := range p.owed {
-		if !p.env.Queue.Has(item) {
-			return fmt.Sprintf("no run followed the event %v of %v", item, at)
+		text := fmt.Sprintf("no run followed the event %v of %v", item, at)
+		if !p.env.Queue.Has(item) && (owed == "" || text < owed) { // the same one each time
+			owed = text
 		}
 	}
-	return ""
+	return owed
 }
 
 // list calls GetItems of a poller.

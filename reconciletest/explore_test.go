@@ -767,6 +767,34 @@ func TestSamePlanSameJournal(t *testing.T) {
 	}
 }
 
+// Of many events that no run has followed, a failure names the same one each time.
+func TestSameEventIsNamed(t *testing.T) {
+	for range 10 {
+		s := plain()
+		s.Start = func(env *Env[string], _ *shop) {
+			env.Go(reconcile.RunFunc(func(ctx context.Context) error {
+				for {
+					item, err := env.Queue.Dequeue(ctx)
+					if err != nil {
+						return nil
+					}
+					env.Queue.Done(item)
+					env.plan.begin("another") // so that all runs are known
+				}
+			}))
+		}
+		s.Steps = func(s *Environment[string], _ *shop) {
+			for _, item := range strings.Split("hgfedcba", "") {
+				s.Event(item)
+			}
+			s.Advance(time.Minute)
+		}
+		if o := outcomeOf(t, s); !strings.Contains(o.failure, "no run followed the event a of 0s") {
+			t.Errorf("the plan fails with %q, want the event a", o.failure)
+		}
+	}
+}
+
 // TestFailedListsHaveNoChance plays lists that fail again and again: a Poller and a
 // Tracker try again at the same instants each time.
 func TestFailedListsHaveNoChance(t *testing.T) {

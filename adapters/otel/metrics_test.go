@@ -223,8 +223,8 @@ func ran(t *testing.T, telemetry *oteladapter.Telemetry[string], q *reconcile.Qu
 	}
 }
 
-// A foreign is a queue of somebody else.
-type foreign struct{ reconcile.Dequeuer[string] }
+// An otherQueue is a Dequeuer of another implementation.
+type otherQueue struct{ reconcile.Dequeuer[string] }
 
 // TestForeignQueue checks that nothing is said of a queue that tells nothing.
 func TestForeignQueue(t *testing.T) {
@@ -232,7 +232,7 @@ func TestForeignQueue(t *testing.T) {
 		reader := sdkmetric.NewManualReader()
 		q := reconcile.NewQueue[string]()
 		r := &reconcile.Reconciler[string]{
-			Name: "far", Queue: foreign{q}, Logger: quiet,
+			Name: "far", Queue: otherQueue{q}, Logger: quiet,
 			Reconcile: func(context.Context, string) error { return nil },
 		}
 		telemetry := &oteladapter.Telemetry[string]{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))}

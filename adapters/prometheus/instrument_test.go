@@ -341,8 +341,8 @@ func TestCountersGrow(t *testing.T) {
 	}
 }
 
-// A foreign is a queue of somebody else.
-type foreign struct{ reconcile.Dequeuer[string] }
+// An otherQueue is a Dequeuer of another implementation.
+type otherQueue struct{ reconcile.Dequeuer[string] }
 
 // TestForeignQueue checks that nothing is said of a queue that tells nothing.
 func TestForeignQueue(t *testing.T) {
@@ -350,7 +350,7 @@ func TestForeignQueue(t *testing.T) {
 		q := reconcile.NewQueue[string]()
 		var c promadapter.Collector
 		end := instrumented(t, &c, &reconcile.Reconciler[string]{
-			Name: "far", Queue: foreign{q},
+			Name: "far", Queue: otherQueue{q},
 			Reconcile: func(context.Context, string) error { return nil },
 		})
 		q.Enqueue("a")

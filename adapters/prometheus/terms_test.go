@@ -85,7 +85,7 @@ func TestInstrumentedKeepsTheQueueOfAddQueue(t *testing.T) {
 	if err := c.AddQueue("far", q); err != nil {
 		t.Fatal(err)
 	}
-	r := &reconcile.Reconciler[string]{Name: "far", Queue: foreign{q}, Reconcile: func(context.Context, string) error { return nil }}
+	r := &reconcile.Reconciler[string]{Name: "far", Queue: otherQueue{q}, Reconcile: func(context.Context, string) error { return nil }}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := promadapter.Instrumented(&c, r).Run(ctx); err != nil {

@@ -180,7 +180,7 @@ func (s *Server) unmark(r *record, finalizer string) {
 	list := slices.DeleteFunc(o.GetFinalizers(), func(f string) bool { return f == finalizer })
 	if o.SetFinalizers(list); len(list) == 0 {
 		unstructured.RemoveNestedField(o.Object, "metadata", "finalizers")
-		s.drop(r.kind, o)
+		s.drop(r.kind, o, r.managed)
 		return
 	}
 	s.put(r.kind, o, r.managed)
@@ -215,7 +215,7 @@ func (s *Server) empty(ns *record) (more bool) {
 		}
 	}
 	if !left && len(ns.object.GetFinalizers()) == 0 {
-		s.drop(ns.kind, ns.object)
+		s.drop(ns.kind, ns.object, ns.managed)
 	}
 	return more
 }

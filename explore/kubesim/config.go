@@ -275,9 +275,6 @@ func (s *Server) opOf(q *request) string {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p := s.patterns[name]; p != "" {
-		name = p
-	}
 	if q.space != "" {
 		name = q.space + "/" + name
 	}
@@ -289,7 +286,7 @@ func (s *Server) opOf(q *request) string {
 			op += " " + v
 		}
 	}
-	return op
+	return s.patternOf(op)
 }
 
 // Silence lets klog and the error handlers of apimachinery do nothing from now on, as

@@ -64,7 +64,9 @@ func (s *Server) group(name string) metav1.APIGroup {
 			g.Versions = append(g.Versions, metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version})
 		}
 	}
-	slices.SortFunc(g.Versions, func(a, b metav1.GroupVersionForDiscovery) int { return strings.Compare(a.Version, b.Version) })
+	slices.SortFunc(g.Versions, func(a, b metav1.GroupVersionForDiscovery) int {
+		return -version.CompareKubeAwareVersionStrings(a.Version, b.Version)
+	})
 	if len(g.Versions) > 0 {
 		g.PreferredVersion = g.Versions[0]
 	}

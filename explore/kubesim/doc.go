@@ -34,7 +34,7 @@
 //     CRD files have all theirs;
 //   - metadata.managedFields before the first server-side apply to an object: the
 //     fields that it had by then have no owner, and conflicts call it
-//     "before-first-apply"; answers to a dry run and the event of a deletion show none;
+//     "before-first-apply";
 //   - controllers, besides the garbage collector and that of namespaces; no kubelet: a pod
 //     is gone when it is deleted, without a grace period;
 //   - subresources other than status and scale; server-side apply of scale;

@@ -71,6 +71,7 @@ type rules struct {
 	upsert     bool // an update may create
 	returned   bool // what is deleted is the answer
 	orphans    bool // dependents stay by default
+	statusOnly bool // an update of the status changes no metadata, as of kinds of CRD files
 }
 
 func (k *Kind) resource() schema.GroupResource {
@@ -108,6 +109,8 @@ var builtIn = sync.OnceValue(func() []*Kind {
 				k.Status = true
 			case "scale":
 				k.Scale = &Scale{".spec.replicas", ".status.replicas", ""}
+			case "statusonly":
+				k.rules.statusOnly = true
 			case "generation":
 				k.rules.generation = true
 			case "versioned":

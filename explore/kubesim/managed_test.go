@@ -8,7 +8,10 @@ import (
 	"testing"
 	"testing/synctest"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	v1 "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -65,5 +68,53 @@ func TestManagedFields(t *testing.T) {
 			t.Fatal(err)
 		}
 		want("listed", all.Items[0].ManagedFields, one, two)
+
+		// A dry run answers as the request would, and the last event of an object has them too:
+		// also that of a watch which it does not match any more.
+		dry := []string{metav1.DryRunAll}
+		none, err := maps.Apply(t.Context(), v1.ConfigMap("b", "default").WithData(map[string]string{"x": "1"}), metav1.ApplyOptions{FieldManager: "one", DryRun: dry})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want("created by a dry run", none.ManagedFields, one)
+		got.Labels = map[string]string{"tier": "web"}
+		labelled, err := maps.Update(t.Context(), got, metav1.UpdateOptions{FieldManager: "three", DryRun: dry})
+		if err != nil {
+			t.Fatal(err)
+		}
+		three := `Update by three {"f:metadata":{"f:labels":{".":{},"f:tier":{}}}}`
+		want("updated by a dry run", labelled.ManagedFields, one, three, two)
+		if _, err = maps.Update(t.Context(), got, metav1.UpdateOptions{FieldManager: "three"}); err != nil {
+			t.Fatal(err)
+		}
+		web, err := maps.Watch(t.Context(), metav1.ListOptions{LabelSelector: "tier=web"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer web.Stop()
+		<-web.ResultChan()
+		if _, err := maps.Patch(t.Context(), "a", types.MergePatchType, []byte(`{"metadata":{"labels":null,"finalizers":["example.com/x"]}}`), metav1.PatchOptions{FieldManager: "three"}); err != nil {
+			t.Fatal(err)
+		}
+		event = <-web.ResultChan()
+		want("watched by another label", event.Object.(metav1.Object).GetManagedFields(), one, three, two)
+		four := `Update by three {"f:metadata":{"f:finalizers":{".":{},"v:\"example.com/x\"":{}}}}`
+		for _, options := range []metav1.DeleteOptions{{DryRun: dry}, {}} {
+			body := kubernetes.NewForConfigOrDie(s.Config(nil)).CoreV1().RESTClient().Delete().Resource("configmaps").Namespace("default").Name("a").Body(&options).Do(t.Context())
+			var deleted corev1.ConfigMap
+			if err := body.Into(&deleted); err != nil {
+				t.Fatal(err)
+			}
+			want("marked as deleted", deleted.ManagedFields, one, four, two)
+		}
+		if _, err := maps.Patch(t.Context(), "a", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{FieldManager: "three"}); err != nil {
+			t.Fatal(err)
+		}
+		for event = range w.ResultChan() {
+			if event.Type == watch.Deleted {
+				break
+			}
+		}
+		want("watched at its end", event.Object.(metav1.Object).GetManagedFields(), one, two)
 	})
 }

@@ -5,6 +5,7 @@ package kubesim_test
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,6 +43,33 @@ func TestMapper(t *testing.T) {
 			t.Errorf("%v: %v, %s, want %v, %s", gk, got.GroupVersionKind, got.Scope.Name(), want.GroupVersionKind, want.Scope.Name())
 		}
 	}
+}
+
+// The versions of a group come in the order of a server: the newest stable one is first, and
+// preferred.
+func TestVersionsOfAGroup(t *testing.T) {
+	var kinds []*kubesim.Kind
+	for _, version := range []string{"v1alpha1", "v2", "v1beta1", "v10"} {
+		kinds = append(kinds, &kubesim.Kind{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: version, Kind: "Of" + version}, Resource: "of" + version})
+	}
+	groups, err := discovery.NewDiscoveryClientForConfigOrDie(kubesim.NewServer(kinds...).Config(nil)).ServerGroups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range groups.Groups {
+		if g.Name != "example.org" {
+			continue
+		}
+		var versions []string
+		for _, v := range g.Versions {
+			versions = append(versions, v.Version)
+		}
+		if want := []string{"v10", "v2", "v1beta1", "v1alpha1"}; !slices.Equal(versions, want) || g.PreferredVersion.Version != "v10" {
+			t.Errorf("the versions are %q, and %q is preferred, want %q", versions, g.PreferredVersion.Version, want)
+		}
+		return
+	}
+	t.Errorf("the group is not among %v", groups)
 }
 
 // A server has each kind of builtin.txt, but for those that this client-go lacks, as 0.34

@@ -14,13 +14,13 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	internalscheme "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
 	listvalidation "k8s.io/apimachinery/pkg/apis/meta/internalversion/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -55,6 +55,7 @@ type Server struct {
 	made       int               // objects
 	named      map[string]int    // objects with a generated name, by what that is generated from
 	patterns   map[string]string // by generated name: that with an asterisk
+	generated  *strings.Replacer // of all of them; nil if there is another one since
 	tables     map[*Kind]*table
 	ids        map[types.UID]*record // all objects
 	all        map[*ways]bool
@@ -133,10 +134,11 @@ func (s *Server) parse(r *http.Request) (*request, error) {
 		q.kind = nil
 		return q, nil
 	}
-	if q.name == "" && (q.method == http.MethodGet || q.method == http.MethodDelete) || q.query.Get("watch") != "" {
+	if q.name == "" && (q.method == http.MethodGet || q.method == http.MethodDelete) {
 		if err := internalscheme.ParameterCodec.DecodeParameters(q.query, metav1.SchemeGroupVersion, &q.list); err != nil {
 			return q, apierrors.NewBadRequest(err.Error())
 		}
+		internalversion.SetListOptionsDefaults(&q.list, !s.NoWatchList)
 		if errs := listvalidation.ValidateListOptions(&q.list, true); len(errs) > 0 {
 			return q, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", errs)
 		}
@@ -144,10 +146,9 @@ func (s *Server) parse(r *http.Request) (*request, error) {
 	return q, nil
 }
 
-// watches reports whether the request is a watch.
+// watches reports whether the request is a watch. A request of one object is none, whatever
+// it asks for.
 func (q *request) watches() bool { return q.method == http.MethodGet && q.list.Watch }
-
-func nameIs(name string) fields.Selector { return fields.OneTermEqualSelector("metadata.name", name) }
 
 func (q *request) filter() (filter, error) {
 	f := filter{q.space, q.list.LabelSelector, q.list.FieldSelector}
@@ -471,6 +472,20 @@ func (k *Kind) decodeTyped(q *request, body []byte) (*unstructured.Unstructured,
 			gvk = &k.GroupVersionKind
 		}
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", gvk.Kind, gvk.Version, k.Kind, err))
+	}
+	switch o := o.(type) {
+	case *corev1.Secret: // its stringData is never read
+		for name, text := range o.StringData {
+			if o.Data == nil {
+				o.Data = map[string][]byte{}
+			}
+			o.Data[name] = []byte(text)
+		}
+		o.StringData = nil
+	case *corev1.Namespace:
+		if o.Name != "" {
+			metav1.SetMetaDataLabel(&o.ObjectMeta, corev1.LabelMetadataName, o.Name)
+		}
 	}
 	return k.plain(o)
 }

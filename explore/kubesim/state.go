@@ -4,12 +4,13 @@
 package kubesim
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -99,8 +100,8 @@ type describer struct {
 func (d describer) write(path string, v any) {
 	switch v := v.(type) {
 	case map[string]any:
-		for _, name := range slices.Sorted(maps.Keys(v)) {
-			d.write(path+"."+name, v[name])
+		for _, name := range slices.SortedFunc(maps.Keys(v), func(a, b string) int { return cmp.Or(strings.Compare(d.text(a), d.text(b)), strings.Compare(a, b)) }) {
+			d.write(path+"."+d.text(name), v[name])
 		}
 	case []any:
 		for i, one := range v {
@@ -123,26 +124,37 @@ func (d describer) write(path string, v any) {
 	}
 }
 
-// text is a value without times and generated names.
+var (
+	aTime = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`)
+	anID  = regexp.MustCompile(uidPrefix + `\d{12}`)
+)
+
+// text is a value without times, ids and generated names.
 func (d describer) text(v string) string {
-	if len(v) >= len("2006-01-02T15:04:05Z") && v[4] == '-' && v[10] == 'T' {
-		if _, err := time.Parse(time.RFC3339Nano, v); err == nil {
-			return "(a time)"
-		}
+	if strings.Contains(v, "T") { // most have none
+		v = aTime.ReplaceAllString(v, "(a time)")
 	}
-	if strings.HasPrefix(v, uidPrefix) {
-		return "(an id)"
-	}
-	if ns, name, ok := strings.Cut(v, "/"); ok {
-		return ns + "/" + d.patternOf(name)
+	if strings.Contains(v, uidPrefix) {
+		v = anID.ReplaceAllString(v, "(an id)")
 	}
 	return d.patternOf(v)
 }
 
-// patternOf returns a name, or what it is generated from.
+// patternOf returns a name, or a text that has names in it, with asterisks for ids and for
+// what is generated.
 func (s *Server) patternOf(name string) string {
-	if p := s.patterns[name]; p != "" {
-		return p
+	if len(s.patterns) > 0 {
+		if s.generated == nil { // a longer name may begin with a shorter one
+			var pairs []string
+			for _, name := range slices.SortedFunc(maps.Keys(s.patterns), func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) }) {
+				pairs = append(pairs, name, s.patterns[name])
+			}
+			s.generated = strings.NewReplacer(pairs...)
+		}
+		name = s.generated.Replace(name)
+	}
+	if strings.Contains(name, uidPrefix) {
+		name = anID.ReplaceAllString(name, "*")
 	}
 	return name
 }

@@ -126,8 +126,8 @@ func (s *Server) put(k *Kind, o *unstructured.Unstructured, managed []metav1.Man
 	return r
 }
 
-// drop removes an object, of which o is the last state.
-func (s *Server) drop(k *Kind, o *unstructured.Unstructured) *record {
+// drop removes an object, of which o is the last state, with the owners of its fields.
+func (s *Server) drop(k *Kind, o *unstructured.Unstructured, managed []metav1.ManagedFieldsEntry) *record {
 	s.version++
 	t := s.table(k)
 	old := t.records[key(o.GetNamespace(), o.GetName())]
@@ -135,7 +135,7 @@ func (s *Server) drop(k *Kind, o *unstructured.Unstructured) *record {
 	delete(s.ids, o.GetUID())
 	o = o.DeepCopy()
 	o.SetResourceVersion(strconv.FormatInt(s.version, 10))
-	r := &record{kind: k, object: o, version: s.version}
+	r := &record{kind: k, object: o, version: s.version, managed: managed}
 	s.tell(t, change{version: s.version, old: old, now: r, gone: true})
 	s.collectLater()
 	return r

@@ -71,7 +71,7 @@ func (w *watcher) send(c change) bool {
 		if !c.gone { // it does not match any more: the last that did, with the new version
 			o := c.old.object.DeepCopy()
 			o.SetResourceVersion(c.now.object.GetResourceVersion())
-			r = &record{kind: c.now.kind, object: o, version: c.version}
+			r = &record{kind: c.now.kind, object: o, version: c.version, managed: c.old.managed}
 		}
 	case !is:
 		return true
@@ -267,9 +267,6 @@ func (s *Server) watch(ctx context.Context, q *request, w *ways) (*watcher, erro
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if q.name != "" && f.fields == nil {
-		f.fields = nameIs(q.name)
-	}
 	t := s.table(q.kind)
 	out := &watcher{server: s, kind: q.kind, filter: f, partial: q.partial, ctx: ctx, ways: w, marks: q.list.AllowWatchBookmarks, more: make(chan struct{}), seen: s.version}
 	sends := q.list.SendInitialEvents

@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metavalidation "k8s.io/apimachinery/pkg/api/validation"
@@ -122,14 +123,6 @@ func (s *Server) insert(q *request, o *unstructured.Unstructured, managed []meta
 	}
 	if k.builtIn && k.Kind == "Namespace" {
 		o.Object["spec"] = map[string]any{"finalizers": []any{"kubernetes"}}
-		labels := o.GetLabels()
-		if labels == nil {
-			labels = map[string]string{}
-		}
-		if o.GetName() != "" {
-			labels[nameLabel] = o.GetName()
-			o.SetLabels(labels)
-		}
 	}
 	if err := s.admit(q, o.GetName()); err != nil {
 		return nil, err
@@ -139,9 +132,17 @@ func (s *Server) insert(q *request, o *unstructured.Unstructured, managed []meta
 			s.named[k.String()+"|"+q.space+"/"+prefix]++
 			o.SetName(prefix + suffix(s.named[k.String()+"|"+q.space+"/"+prefix]))
 			if s.table(k).records[key(o.GetNamespace(), o.GetName())] == nil {
-				s.patterns[o.GetName()] = prefix + "*"
+				s.patterns[o.GetName()], s.generated = prefix+"*", nil
 				break
 			}
+		}
+		if k.builtIn && k.Kind == "Namespace" {
+			labels := o.GetLabels()
+			if labels == nil {
+				labels = map[string]string{}
+			}
+			labels[corev1.LabelMetadataName] = o.GetName()
+			o.SetLabels(labels)
 		}
 	}
 	s.made++
@@ -165,12 +166,10 @@ func (s *Server) insert(q *request, o *unstructured.Unstructured, managed []meta
 		return nil, errors.New("resourceVersion should not be set on objects to be created")
 	}
 	if q.dryRun() {
-		return &record{kind: k, object: o}, nil
+		return &record{kind: k, object: o, managed: managed}, nil
 	}
 	return s.put(k, o, managed), nil
 }
-
-const nameLabel = "kubernetes.io/metadata.name"
 
 // suffix is that of the nth generated name: five letters, as clients may expect, and the
 // same in each plan.
@@ -287,12 +286,12 @@ func (s *Server) update(q *request, old *record, o *unstructured.Unstructured, m
 		return old, nil // and no event
 	}
 	if q.dryRun() {
-		return &record{kind: k, object: is}, nil
+		return &record{kind: k, object: is, managed: managed}, nil
 	}
 	if is.GetDeletionTimestamp() != nil && len(is.GetFinalizers()) == 0 && !(k.builtIn && k.Kind == "Namespace") {
 		is.SetResourceVersion(was.GetResourceVersion())
-		s.drop(k, is)
-		return &record{kind: k, object: is}, nil
+		s.drop(k, is, managed)
+		return &record{kind: k, object: is, managed: managed}, nil
 	}
 	r := s.put(k, is, managed)
 	if is.GetDeletionTimestamp() != nil {
@@ -314,7 +313,7 @@ func (s *Server) prepared(q *request, o, was *unstructured.Unstructured) *unstru
 	k := q.kind
 	is := o.DeepCopy()
 	switch {
-	case q.sub == "status" && k.builtIn:
+	case q.sub == "status" && k.builtIn && !k.rules.statusOnly:
 		restore(is, was, "spec")
 		if k.Kind == "Deployment" {
 			is.SetLabels(was.GetLabels())
@@ -340,8 +339,12 @@ func (s *Server) prepared(q *request, o, was *unstructured.Unstructured) *unstru
 		is.SetUID(was.GetUID())
 	}
 	is.SetCreationTimestamp(was.GetCreationTimestamp())
-	is.SetDeletionTimestamp(was.GetDeletionTimestamp())
-	is.SetDeletionGracePeriodSeconds(was.GetDeletionGracePeriodSeconds())
+	if at := was.GetDeletionTimestamp(); at != nil { // otherwise an update that sets it is invalid
+		is.SetDeletionTimestamp(at)
+	}
+	if d := was.GetDeletionGracePeriodSeconds(); d != nil && is.GetDeletionGracePeriodSeconds() == nil {
+		is.SetDeletionGracePeriodSeconds(d)
+	}
 	is.SetSelfLink("")
 	if k.builtIn && k.Kind == "Namespace" && q.sub == "" {
 		restore(is, was, "spec")
@@ -401,7 +404,7 @@ func (k *Kind) validateUpdate(is, was *unstructured.Unstructured) (errs field.Er
 	switch k.String() {
 	case "configmaps", "secrets":
 		if was.Object["immutable"] == true {
-			for _, name := range []string{"data", "binaryData", "stringData"} {
+			for _, name := range []string{"data", "binaryData"} {
 				if !equality.Semantic.DeepEqual(is.Object[name], was.Object[name]) {
 					errs = append(errs, field.Forbidden(field.NewPath(name), "field is immutable when `immutable` is set"))
 				}
@@ -658,7 +661,7 @@ func (s *Server) remove(k *Kind, old *record, options *metav1.DeleteOptions) (*r
 	namespace := k.builtIn && k.Kind == "Namespace"
 	if len(finalizers) == 0 && !namespace {
 		if !dry {
-			s.drop(k, o)
+			s.drop(k, o, old.managed)
 		}
 		return old, true, nil
 	}
@@ -683,7 +686,7 @@ func (s *Server) remove(k *Kind, old *record, options *metav1.DeleteOptions) (*r
 		return old, false, nil
 	}
 	if dry {
-		return &record{kind: k, object: is}, false, nil
+		return &record{kind: k, object: is, managed: old.managed}, false, nil
 	}
 	r := s.put(k, is, old.managed)
 	s.collectLater()

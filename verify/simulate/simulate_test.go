@@ -40,8 +40,8 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-// foreign hides a queue from the Reconciler.
-type foreign struct{ *reconcile.Queue[string] }
+// An otherQueue is a Dequeuer that is no *Queue for the Reconciler.
+type otherQueue struct{ *reconcile.Queue[string] }
 
 // TestSimulation compares the loop with the one that anybody can read.
 func TestSimulation(t *testing.T) {
@@ -90,7 +90,7 @@ func simulate(t *testing.T, p Plan) int {
 	}
 	isForeign := p.Seed%3 == 1
 	if isForeign {
-		r.Queue = foreign{q}
+		r.Queue = otherQueue{q}
 	}
 	if p.Seed%5 == 2 {
 		r.Admit = func(ctx context.Context) (func(reconcile.Outcome, error, time.Duration), error) {

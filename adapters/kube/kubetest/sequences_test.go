@@ -85,6 +85,7 @@ func (s sample) common() []step {
 		{do: "PATCH", path: a, media: mergePatch, body: `{"metadata":{"resourceVersion":"1"}}`},
 		{do: "PATCH", path: a, media: mergePatch, body: `{"metadata":{"resourceVersion":"{version ` + a + `}","annotations":{"n":"1"}}}`},
 		{do: "PATCH", path: a, media: mergePatch, body: `{"metadata":{"generation":100,"creationTimestamp":"2000-01-01T00:00:00Z"}}`},
+		{do: "PATCH", path: a, media: mergePatch, body: `{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"}}`, codeAlone: true},
 		{do: "PATCH", path: a, media: mergePatch, body: `[1]`, codeAlone: true},
 		{do: "PATCH", path: a, media: mergePatch, body: `{"metadata":{"labels":{"a b":"c"}}}`, codeAlone: true},
 		{do: "PATCH", path: a, media: mergePatch, body: `{"metadata":{"labels":7}}`, codeAlone: true},
@@ -411,6 +412,9 @@ func watchSteps() []step {
 		{do: "PATCH", path: c.path + "/w1", media: mergePatch, body: `{"metadata":{"labels":{"x":"2"}}}`},
 		{do: "GET", path: watch},
 		{do: "GET", path: watch + "&resourceVersion=0"},
+		{do: "GET", path: watch + "&allowWatchBookmarks=true&labelSelector=x"},
+		{do: "GET", path: c.path + "/w1?watch=1&timeoutSeconds=8"},
+		{do: "GET", path: c.path + "/w1?watch=1&timeoutSeconds=8&fieldSelector=metadata.name%3Dw2"},
 		{do: "GET", path: watch + "&labelSelector=x%3D2&resourceVersion={version " + c.path + "/w2}"},
 		{do: "GET", path: watch + "&labelSelector=x%3D1&resourceVersion={version " + c.path + "/w2}"},
 		{do: "GET", path: watch + "&fieldSelector=metadata.name%3Dw1&resourceVersion={version " + c.path + "/w2}"},
@@ -428,6 +432,7 @@ func watchSteps() []step {
 func ruleSteps() []step {
 	c, s := configMaps, secrets
 	jobs := "/apis/batch/v1/namespaces/compare/jobs"
+	cidrs := "/apis/networking.k8s.io/v1/servicecidrs"
 	return []step{
 		{do: "POST", path: c.path, body: c.object(`"name":"fixed"`, `"immutable":true,"data":{"a":"1"}`)},
 		{do: "PATCH", path: c.path + "/fixed", media: mergePatch, body: `{"data":{"a":"2"}}`},
@@ -436,6 +441,13 @@ func ruleSteps() []step {
 		{do: "POST", path: s.path, body: s.object(`"name":"typed"`, s.content)},
 		{do: "PATCH", path: s.path + "/typed", media: mergePatch, body: `{"type":"other"}`, codeAlone: true},
 		{do: "DELETE", path: s.path + "/typed"},
+		{do: "POST", path: s.path, body: s.object(`"name":"text"`, `"type":"Opaque","data":{"a":"MA==","b":"MA=="},"stringData":{"a":"1"}`)},
+		{do: "PATCH", path: s.path + "/text", media: mergePatch, body: `{"stringData":{"c":"2"}}`},
+		{do: "DELETE", path: s.path + "/text"},
+		{do: "PATCH", path: "/api/v1/namespaces/compare", media: mergePatch, body: `{"metadata":{"labels":null}}`},
+		{do: "POST", path: cidrs, body: `{"apiVersion":"networking.k8s.io/v1","kind":"ServiceCIDR","metadata":{"name":"c","labels":{"a":"1"}},"spec":{"cidrs":["10.97.0.0/24"]}}`},
+		{do: "PATCH", path: cidrs + "/c/status", media: mergePatch, body: `{"metadata":{"labels":{"a":"2"}},"status":{"conditions":[{"type":"Ready","status":"True","reason":"x","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`},
+		{do: "DELETE", path: cidrs + "/c"},
 		{do: "POST", path: jobs, body: `{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"j"},"spec":{"suspend":true,"template":{"spec":` + strings.Replace(podSpec, `"Always","term`, `"Never","term`, 1) + `}}}`, codeAlone: true},
 		{do: "PATCH", path: jobs + "/j", media: mergePatch, body: `{"spec":{"completionMode":"Indexed"}}`, codeAlone: true},
 		{do: "DELETE", path: jobs + "/j", codeAlone: true},

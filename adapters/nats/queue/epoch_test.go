@@ -4,6 +4,8 @@
 package queue
 
 import (
+	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -117,4 +119,81 @@ func TestMembersSurviveLostMessages(t *testing.T) {
 			a.renew()
 		}
 	})
+}
+
+// A run ends after the stream was made anew, or has lost messages, and the record of another
+// run of its item has the sequence that its own had: that one is left alone.
+func TestLostRunLeavesTheNextAlone(t *testing.T) {
+	ends := map[string]func(ctx context.Context, q *Queue[string], l *link, anew *memory){
+		"after the lease is lost": func(ctx context.Context, q *Queue[string], l *link, anew *memory) {
+			l.m = anew
+			<-q.Lease(ctx, "x").Done()
+			q.Done("x")
+		},
+		"in a long outbox while the server is away": func(ctx context.Context, q *Queue[string], l *link, anew *memory) {
+			l.atOnce = false
+			l.tear()
+			for i := range 2 * maxSenders {
+				q.Enqueue(fmt.Sprint(i))
+			}
+			q.Done("x")
+			time.Sleep(playLease)
+			l.m = anew
+			l.reconnect()
+		},
+	}
+	for d := playLease / 2; d < playLease; d += 10 * time.Millisecond { // in each phase of an attempt
+		ends[fmt.Sprint("while the server is away for ", d)] = func(ctx context.Context, q *Queue[string], l *link, anew *memory) {
+			l.atOnce = false
+			l.tear()
+			q.Done("x")
+			time.Sleep(d)
+			l.m = anew
+			l.reconnect()
+		}
+	}
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				take := func(m *memory, claim uint64) (*Queue[string], *link) {
+					q, l := inMemory(t, m, new(logbook), func(w wire) wire { return w })
+					l.atOnce = true
+					if err := q.EnqueueContext(t.Context(), "x"); err != nil {
+						t.Fatal(err)
+					}
+					synctest.Wait() // for the reserve
+					m.seq = claim - 2
+					if item, err := q.Dequeue(t.Context()); err != nil || item != "x" {
+						t.Fatalf("Dequeue: %q, %v, want x", item, err)
+					}
+					if got := q.held["x"].seq; got != claim { // after a sign of life
+						t.Fatalf("the claim has the sequence %d, want %d", got, claim)
+					}
+					return q, l
+				}
+				const claim = 100
+				late, l := take(newMemory("q", playLease), claim)
+				anew := newMemory("q", playLease)
+				other, _ := take(anew, claim)
+				defer func() {
+					for _, q := range []*Queue[string]{late, other} {
+						q.end()
+						q.running.Wait()
+					}
+				}()
+				record := func() string {
+					m, err := anew.last("q.i.x")
+					return fmt.Sprintf("%d %s %v", m.seq, m.data, err)
+				}
+				before := record()
+				end(t.Context(), late, l, anew)
+				if err := late.Flush(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if now := record(); now != before {
+					t.Errorf("the record of the next run was %s, and is %s", before, now)
+				}
+			})
+		})
+	}
 }

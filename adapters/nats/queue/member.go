@@ -296,8 +296,8 @@ func (q *Queue[T]) loseLeaseLocked() {
 	for _, h := range q.held {
 		if !h.lost && !h.giving {
 			runs++
-			h.lose()
 		}
+		h.lose()
 	}
 	q.counted.LeasesLost++
 	if q.life.Err() == nil {

@@ -124,7 +124,7 @@ func (q *Queue[T]) send() {
 		s := o.slots[item]
 		s.busy, s.batch = s.batch, nil
 		h := q.held[item]
-		if h != nil && s.busy.base == nil {
+		if h != nil && !h.lost && s.busy.base == nil { // once it is lost, the record is read
 			s.busy.base = &seen{record: h.record, seq: h.seq}
 		}
 		b := s.busy
@@ -204,6 +204,7 @@ func (q *Queue[T]) store(ctx context.Context, item T, tokens string, b *batch) (
 	if b.base != nil {
 		now = *b.base
 	}
+	var unread error // why the record could not be read after a write that failed
 	for tries := 0; ; tries++ {
 		if ctx.Err() != nil {
 			return seen{}, context.Cause(ctx)
@@ -220,6 +221,11 @@ func (q *Queue[T]) store(ctx context.Context, item T, tokens string, b *batch) (
 		var data []byte
 		var err error
 		switch {
+		// A server that is back may have lost messages, or have another stream.
+		case unread != nil:
+			err = unread
+		case !q.wire.connected(): // what is sent now would arrive when it is back
+			err = nats.ErrDisconnected
 		case after == now.record && !touch:
 			if !now.read {
 				err = errConflict // have it read
@@ -274,9 +280,8 @@ func (q *Queue[T]) store(ctx context.Context, item T, tokens string, b *batch) (
 		before := now
 		if now, err = q.read(ctx, subject); errors.Is(err, errUnreadable) {
 			return seen{}, fmt.Errorf("natsadapter: item %s: %w", brief(item), err)
-		} else if err != nil {
+		} else if unread = err; err != nil {
 			now = before
-			now.read = false
 			continue
 		}
 		if now.write == write { // it was stored, though we were not told

@@ -124,11 +124,36 @@ func TestMembersSurviveLostMessages(t *testing.T) {
 // A run ends after the stream was made anew, or has lost messages, and the record of another
 // run of its item has the sequence that its own had: that one is left alone.
 func TestLostRunLeavesTheNextAlone(t *testing.T) {
+	const claim = 100
 	ends := map[string]func(ctx context.Context, q *Queue[string], l *link, anew *memory){
 		"after the lease is lost": func(ctx context.Context, q *Queue[string], l *link, anew *memory) {
 			l.m = anew
 			<-q.Lease(ctx, "x").Done()
 			q.Done("x")
+		},
+		"after the server is back": func(ctx context.Context, q *Queue[string], l *link, anew *memory) {
+			l.tear()
+			l.m = anew
+			l.reconnect()
+			q.Done("x")
+		},
+		"by a timer, after the server is back": func(ctx context.Context, q *Queue[string], l *link, anew *memory) {
+			q.Done("x")
+			q.Flush(ctx)
+			l.m.seq = q.member.seq
+			q.EnqueueAfter("x", time.Minute)
+			q.Flush(ctx)
+			m, err := l.m.last("q.i.x")
+			item, s, ok := q.known(m)
+			if err != nil || !ok || s.seq != claim {
+				panic(fmt.Sprint(err, s))
+			}
+			q.schedule(item, s)
+			l.tear()
+			l.m = anew
+			l.reconnect()
+			time.Sleep(time.Minute)
+			synctest.Wait()
 		},
 		"in a long outbox while the server is away": func(ctx context.Context, q *Queue[string], l *link, anew *memory) {
 			l.atOnce = false
@@ -171,7 +196,6 @@ func TestLostRunLeavesTheNextAlone(t *testing.T) {
 					}
 					return q, l
 				}
-				const claim = 100
 				late, l := take(newMemory("q", playLease), claim)
 				anew := newMemory("q", playLease)
 				other, _ := take(anew, claim)

@@ -479,6 +479,7 @@ func (q *Queue[T]) scan(ctx context.Context, fn func(item T, s seen, stored time
 // known reads a message of an item. It is not ok if the queue knows no such item.
 func (q *Queue[T]) known(m stored) (item T, s seen, ok bool) {
 	item, s, err := q.decode(m)
+	s.outages = q.wire.outages()
 	if err != nil {
 		q.leaveAlone(m.subject, err)
 	}

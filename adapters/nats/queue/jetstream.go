@@ -67,6 +67,8 @@ func (w *jetWire) largest() int {
 
 func (w *jetWire) connected() bool { return w.nc.IsConnected() }
 
+func (w *jetWire) outages() uint64 { return w.nc.Stats().Reconnects }
+
 func (w *jetWire) closed() error {
 	if w.nc.IsClosed() {
 		return fmt.Errorf("natsadapter: %w", names.Closed(w.nc))

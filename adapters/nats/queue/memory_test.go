@@ -648,6 +648,12 @@ func (l *link) connected() bool {
 	return !l.broken
 }
 
+func (l *link) outages() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return uint64(l.breaks)
+}
+
 func (l *link) closed() error { return nil }
 
 func (l *link) connects() (again chan nats.Status, stop func()) {

@@ -24,10 +24,11 @@ type stored struct {
 // A seen is a record, and the sequence of its message; 0 if there is none.
 type seen struct {
 	record
-	seq    uint64
-	tokens string // of the item, if the record was delivered
-	write  string
-	read   bool // it was read or written, and is not a guess
+	seq     uint64
+	tokens  string // of the item, if the record was delivered
+	write   string
+	read    bool   // it was read or written, and is not a guess
+	outages uint64 // of the connection before that: after another one, seq may be of another record
 }
 
 // A message is how a record stands in the stream.

@@ -125,7 +125,7 @@ func (q *Queue[T]) send() {
 		s.busy, s.batch = s.batch, nil
 		h := q.held[item]
 		if h != nil && !h.lost && s.busy.base == nil { // once it is lost, the record is read
-			s.busy.base = &seen{record: h.record, seq: h.seq}
+			s.busy.base = &seen{record: h.record, seq: h.seq, outages: h.outages}
 		}
 		b := s.busy
 		q.mu.Unlock()
@@ -189,7 +189,7 @@ func (q *Queue[T]) storedLocked(item T, h *holding, b *batch, after seen) {
 		}
 	}
 	if h != nil && after.running && after.fence == h.fence {
-		h.record, h.seq = after.record, after.seq
+		h.record, h.seq, h.outages = after.record, after.seq, after.outages
 	}
 }
 
@@ -201,7 +201,7 @@ func (q *Queue[T]) store(ctx context.Context, item T, tokens string, b *batch) (
 	subject := q.subject(tokens)
 	write := q.newWrite()
 	now := seen{}
-	if b.base != nil {
+	if b.base != nil && b.base.outages == q.wire.outages() {
 		now = *b.base
 	}
 	var unread error // why the record could not be read after a write that failed
@@ -217,7 +217,7 @@ func (q *Queue[T]) store(ctx context.Context, item T, tokens string, b *batch) (
 			touch = touch || o.verb == verbTouch && after.ready()
 			verbs = verbs || o.counted() || o.verb == verbRemove || o.verb == verbClaim
 		}
-		then := seen{record: after, seq: now.seq, write: write, read: true}
+		then := seen{record: after, seq: now.seq, write: write, read: true, outages: q.wire.outages()}
 		var data []byte
 		var err error
 		switch {
@@ -296,9 +296,10 @@ var errUnreadable = errors.New("its record is unreadable, and is left alone")
 
 // read returns the record of a subject as it stands.
 func (q *Queue[T]) read(ctx context.Context, subject string) (seen, error) {
+	outages := q.wire.outages()
 	m, err := q.wire.last(ctx, subject)
 	if errors.Is(err, errNoRecord) {
-		return seen{read: true}, nil
+		return seen{read: true, outages: outages}, nil
 	}
 	if err != nil {
 		q.troubled(err, "reading", "subject", subject)
@@ -310,7 +311,7 @@ func (q *Queue[T]) read(ctx context.Context, subject string) (seen, error) {
 	if err != nil { // somebody else wrote it, or a later version: its item may be in flight there
 		return seen{}, fmt.Errorf("%w: %w", errUnreadable, err)
 	}
-	return seen{record: r, seq: m.seq, write: text.Write, read: true}, nil
+	return seen{record: r, seq: m.seq, write: text.Write, read: true, outages: outages}, nil
 }
 
 // forget ends the record of an item that the queue need not know any more. It is

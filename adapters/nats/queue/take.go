@@ -20,13 +20,14 @@ import (
 // A holding is an item in flight here.
 type holding struct {
 	record
-	seq    uint64       // of the message of record, as far as we know
-	tokens string       // of the item
-	giving bool         // Done or Requeue was called
-	lost   bool         // the lease is
-	lease  *lease.Lease // of the process, as it was claimed
-	epoch  uint64       // of the stream
-	ends   []context.CancelCauseFunc
+	seq     uint64       // of the message of record, as far as we know
+	outages uint64       // as in seen
+	tokens  string       // of the item
+	giving  bool         // Done or Requeue was called
+	lost    bool         // the lease is
+	lease   *lease.Lease // of the process, as it was claimed
+	epoch   uint64       // of the stream
+	ends    []context.CancelCauseFunc
 }
 
 // lose ends the contexts of the run. Ending a context calls code of the user,
@@ -223,6 +224,7 @@ func (q *Queue[T]) handle(d arrival) {
 	)
 	if err == nil {
 		item, s, err = q.decode(d.stored)
+		s.outages = q.wire.outages()
 	}
 	if err != nil {
 		q.leaveAlone(d.subject, err)
@@ -264,7 +266,7 @@ func (q *Queue[T]) decode(m stored) (item T, s seen, err error) {
 	case own != tokens || q.subject(own) != m.subject:
 		err = fmt.Errorf("natsadapter: message %d, %s: this is not the subject of its item, %s", m.seq, brief(m.subject), brief(item))
 	}
-	return item, seen{r, m.seq, tokens, text.Write, true}, err
+	return item, seen{record: r, seq: m.seq, tokens: tokens, write: text.Write, read: true}, err
 }
 
 // maxUnreadable is how many subjects of unreadable messages are remembered as logged.
@@ -316,7 +318,7 @@ func (q *Queue[T]) claim(item T, s seen, d arrival, now int64) {
 	q.intake.claiming--
 	delete(q.intake.claims, item)
 	if ok {
-		h := &holding{record: after.record, seq: after.seq, tokens: s.tokens, lease: me.lease, epoch: me.epoch}
+		h := &holding{record: after.record, seq: after.seq, outages: after.outages, tokens: s.tokens, lease: me.lease, epoch: me.epoch}
 		q.held[item] = h
 		if after.seq <= me.seq && q.member.id == owner {
 			q.loseLeaseLocked() // the stream was made anew, and nobody knows this member

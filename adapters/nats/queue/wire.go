@@ -93,6 +93,7 @@ type wire interface {
 
 	largest() int    // how long a message may be
 	connected() bool // else what is sent may arrive with all else when it is back
+	outages() uint64 // how often the connection was lost and came back
 	closed() error   // not nil if the connection will not come back
 
 	// connects sends when the connection is there again, until stop is called.

@@ -48,6 +48,21 @@ func TestSecondOpenByAnotherNameFails(t *testing.T) {
 	mustHold(t, open[string, int](t, path), map[string]int{"a": 1})
 }
 
+// A path leads through a link and out of its target again, when there is no file yet, and
+// when there is one.
+func TestFileBesideTheTargetOfALink(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	must(t, os.MkdirAll("far/folder", 0o700), os.Symlink("far/folder", "link"))
+	for _, path := range []string{"link/../m", dir + "/link/../n"} {
+		f := open[string, int](t, path)
+		must(t, f.Done("a", 1), f.Close())
+		mustHold(t, open[string, int](t, path), map[string]int{"a": 1})
+		_, err := os.Stat("far/" + filepath.Base(path))
+		must(t, err)
+	}
+}
+
 // A file keeps its owner when root rewrites it, as in one run of the program by hand: the
 // service can still open it. Who is not root may keep the group.
 func TestFileKeepsItsOwner(t *testing.T) {

@@ -69,12 +69,11 @@ func TestFileKeepsItsOwner(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m")
 	f := open[string, int](t, path)
 	uid, gid := os.Getuid(), os.Getgid()
-	if uid == 0 {
+	if os.Chown(path, 12345, 12346) == nil { // root, unless a container has no such users
 		uid, gid = 12345, 12346
-	} else if groups, err := os.Getgroups(); err == nil && len(groups) > 0 {
+	} else if groups, err := os.Getgroups(); err == nil && len(groups) > 0 && os.Chown(path, uid, groups[len(groups)-1]) == nil {
 		gid = groups[len(groups)-1]
 	}
-	must(t, os.Chown(path, uid, gid))
 	before, err := os.Stat(path)
 	must(t, err)
 	after := before

@@ -101,14 +101,14 @@ type sink func(text string)
 func (s sink) Write(text []byte) (int, error) {
 	line := strings.TrimSuffix(string(text), "\n")
 	if strings.Contains(line, "goroutine ") {
-		line = ofThisRun.ReplaceAllString(line, "$1*")
+		line = ofThisRun.ReplaceAllString(line, "$1$2*")
 	}
 	s("log: " + line)
 	return len(text), nil
 }
 
 // ofThisRun matches the addresses and numbers of a stack.
-var ofThisRun = regexp.MustCompile(`(0x|goroutine |synctest bubble )[0-9a-f]+`)
+var ofThisRun = regexp.MustCompile(`(0x)[0-9a-f]+|(goroutine |synctest bubble )\d+`)
 
 // journalHandler logs to the journal, without the time, which that has.
 func journalHandler(p *play, proc *Process) slog.Handler {

@@ -4,6 +4,7 @@
 package remember
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -39,14 +40,14 @@ type osDisk struct{}
 
 // resolve follows symbolic links: one that was renamed to would be a file from then on,
 // in another place; and by two names two processes would have two locks. Nor does the path
-// change with the working directory.
+// change with the working directory. Abs comes last, because it takes link/.. for nothing.
 func (osDisk) resolve(path string) (string, error) {
-	path, err := filepath.Abs(path)
-	if err != nil {
-		return "", err
-	}
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-		return path, nil
+		dir, name := filepath.Split(path)
+		if dir, err = filepath.EvalSymlinks(cmp.Or(dir, ".")); err == nil { // otherwise lock has the error
+			path = filepath.Join(dir, name)
+		}
+		return filepath.Abs(path)
 	}
 	info, err := os.Stat(path)
 	if err == nil && !info.Mode().IsRegular() {
@@ -55,7 +56,11 @@ func (osDisk) resolve(path string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("want a regular file, or a symbolic link to one: %w", err)
 	}
-	return filepath.EvalSymlinks(path)
+	path, err = filepath.EvalSymlinks(path)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Abs(path)
 }
 
 func (osDisk) read(path string) ([]byte, error) { return os.ReadFile(path) }

@@ -133,8 +133,8 @@ func (p *Page) chosen(r *http.Request, q query) (items []handle, log slog.Attr, 
 		return nil, log, fmt.Errorf("all %q: want true, or name the items", all)
 	case "true":
 		for name := range r.Form {
-			if !slices.Contains(parameters, name) { // as of a query that would find fewer items
-				return nil, log, fmt.Errorf("unknown parameter %q beside all=true; there are %s", name, strings.Join(parameters, ", "))
+			if !slices.Contains(besideAll, name) { // as of a query that would find fewer items
+				return nil, log, fmt.Errorf("parameter %q does not go with all=true: want only %s", name, strings.Join(besideAll, ", "))
 			}
 		}
 		items = p.choose(l, q.finds())
@@ -169,8 +169,9 @@ func (p *Page) chosen(r *http.Request, q query) (items []handle, log slog.Attr, 
 	return items, log, nil
 }
 
-// parameters are those of an action on all items that a query finds, or on named ones.
-var parameters = []string{"queue", "search", "state", "sort", "page", "size", "item", "id", "escaped", "all", "action"}
+// besideAll are the parameters of an action on all items that a query finds. The page's form
+// sends escaped names too, if items are selected.
+var besideAll = []string{"queue", "search", "state", "sort", "page", "size", "escaped", "all", "action"}
 
 func errAlike(name string) error {
 	return refuse(http.StatusConflict, "several items are shown as %q: add the id of the one that is meant", name)

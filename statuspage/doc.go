@@ -80,8 +80,8 @@
 //	item    the name of an item, as the page shows it
 //	id      the id of the item, if several items have the same name
 //
-// An action with all=true applies to all items that its query finds, and rejects any other
-// parameter.
+// An action with all=true applies to all items that queue, search and state find. It rejects
+// item, id and unknown parameters.
 //
 // An idle item is not in the queue, but the page remembers its last runs. An item that is
 // not retried is both idle and failing.

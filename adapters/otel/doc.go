@@ -31,8 +31,8 @@
 //     error, whatever that says.
 //
 // A run whose OnResult is not called, because a policy or another hook panicked, has
-// a span without these attributes of its result. It ends with the start of a run at
-// least a minute later, or with [Telemetry.Close].
+// a span without these attributes of its result. It ends with the start of a run two
+// minutes later, at the latest, or with [Telemetry.Close].
 //
 // Of a name, an item or an error, a span has the first 2 KiB, and U+FFFD in place of
 // bytes that are not UTF-8, because an exporter of OTLP drops all spans that it sends

@@ -14,17 +14,13 @@ import (
 // context: the item leads from one to the other.
 type flights[T comparable] struct {
 	// mu guards the fields below, and those of each flight.
-	mu   sync.Mutex
-	runs map[T]*flight[T]
-
-	// The runs that have returned, in that order, by later. Those that have ended are
-	// taken out once they are the first.
-	first, last *flight[T]
+	mu    sync.Mutex
+	runs  map[T]*flight[T]
+	swept time.Time // when the lost ones were taken out
 }
 
 // A flight is a run that goes on, or has just returned.
 type flight[T comparable] struct {
-	item  T
 	start time.Time
 	span  trace.Span
 	end   time.Time // when Reconcile returned; zero before
@@ -32,23 +28,26 @@ type flight[T comparable] struct {
 	// Older is another run of the same item. There is none with a Queue; one
 	// that is shared may lose a lease, and hand out the item again.
 	older *flight[T]
-
-	later *flight[T]
-	ended bool // by OnResult, or as one that it was not called for
 }
 
 // lostAfter is how long after a run OnResult may come. A [reconcile.Reconciler] does not
-// call it if another hook has panicked.
+// call it if another hook has panicked. The time between two checks is as long.
 const lostAfter = time.Minute
 
-func (f *flights[T]) begin(item T, r *flight[T]) {
+// begin adds a run. It returns those that are lost, but not in each call: it checks all.
+func (f *flights[T]) begin(item T, r *flight[T]) (lost []*flight[T]) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.runs == nil {
 		f.runs = make(map[T]*flight[T])
 	}
-	r.item, r.older = item, f.runs[item]
+	if r.start.Sub(f.swept) >= lostAfter {
+		f.swept = r.start
+		lost = f.lostLocked(r.start.Add(-lostAfter))
+	}
+	r.older = f.runs[item]
 	f.runs[item] = r
+	return lost
 }
 
 // returned notes that Reconcile has returned, or was thrown out of.
@@ -57,30 +56,21 @@ func (f *flights[T]) returned(r *flight[T]) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r.end = now
-	if f.first == nil {
-		f.first = r
-	} else {
-		f.last.later = r
-	}
-	f.last = r
 }
 
 // end takes out the run of the item that has returned.
 func (f *flights[T]) end(item T) *flight[T] {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	r := f.takeLocked(item, func(r *flight[T]) bool { return !r.end.IsZero() })
-	for f.first != nil && f.first.ended {
-		f.first = f.first.later
-	}
-	return r
+	return f.takeLocked(item, time.Now())
 }
 
-func (f *flights[T]) takeLocked(item T, which func(*flight[T]) bool) *flight[T] {
+// takeLocked takes out the newest run of the item that has returned by that time.
+func (f *flights[T]) takeLocked(item T, by time.Time) *flight[T] {
 	var newer *flight[T]
 	for r := f.runs[item]; r != nil; newer, r = r, r.older {
 		switch {
-		case !which(r):
+		case r.end.IsZero() || r.end.After(by):
 			continue
 		case newer != nil:
 			newer.older = r.older
@@ -89,23 +79,23 @@ func (f *flights[T]) takeLocked(item T, which func(*flight[T]) bool) *flight[T] 
 		default:
 			delete(f.runs, item)
 		}
-		r.ended = true
 		return r
 	}
 	return nil
 }
 
-// lost takes out the runs that have returned by that time, and that OnResult was not called
-// for.
-func (f *flights[T]) lost(by time.Time) (lost []*flight[T]) {
+// lost takes out the runs that have returned, and that OnResult was not called for.
+func (f *flights[T]) lost() []*flight[T] {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for r := f.first; r != nil && (r.ended || !r.end.After(by)); r = r.later {
-		if !r.ended {
-			f.takeLocked(r.item, func(o *flight[T]) bool { return o == r })
+	return f.lostLocked(time.Now())
+}
+
+func (f *flights[T]) lostLocked(by time.Time) (lost []*flight[T]) {
+	for item := range f.runs {
+		for r := f.takeLocked(item, by); r != nil; r = f.takeLocked(item, by) {
 			lost = append(lost, r)
 		}
-		f.first = r.later
 	}
 	return lost
 }

@@ -6,9 +6,10 @@ package oteladapter
 import (
 	"encoding/binary"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
-	"time"
+	"weak"
 
 	"go.opentelemetry.io/otel/trace"
 )
@@ -88,7 +89,7 @@ func TestFlights(t *testing.T) {
 	for step := range 20_000 {
 		switch i := rnd.IntN(12); {
 		case i >= len(going):
-			r := run{rnd.IntN(3), &flight[int]{start: time.Now()}, false}
+			r := run{rnd.IntN(3), new(flight[int]), false}
 			f.begin(r.item, r.f)
 			going = append(going, r)
 		case !going[i].returned:
@@ -115,13 +116,26 @@ func TestFlights(t *testing.T) {
 			t.Errorf("a run of %d is missing", r.item)
 		}
 	}
-	if len(f.runs) != 0 || f.end(1) != nil || f.first != nil {
-		t.Errorf("at the end there are %v, and have returned %v", f.runs, f.first)
+	if len(f.runs) != 0 || f.end(1) != nil {
+		t.Errorf("at the end there are %v", f.runs)
 	}
-	r := new(flight[int])
-	f.begin(1, r)
-	f.returned(r)
-	if lost := f.lost(time.Now()); len(lost) != 1 || len(f.runs) != 0 || f.first != nil {
-		t.Errorf("lost are %v, and then there are %v, and have returned %v", lost, f.runs, f.first)
+}
+
+// TestEndedFlightIsFreed has a run that ends after another one, for which OnResult is not
+// called.
+func TestEndedFlightIsFreed(t *testing.T) {
+	var f flights[int]
+	var runs [2]weak.Pointer[flight[int]]
+	for item := range runs {
+		r := new(flight[int])
+		runs[item] = weak.Make(r)
+		f.begin(item, r)
+		f.returned(r)
 	}
+	f.end(1)
+	runtime.GC()
+	if runs[0].Value() == nil || runs[1].Value() != nil {
+		t.Errorf("kept are %v and %v, want only the first", runs[0].Value(), runs[1].Value())
+	}
+	runtime.KeepAlive(&f)
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
@@ -126,10 +127,12 @@ func (m *metrics) register(queue statser, workers int, oldest func() time.Durati
 	}
 	ready, waiting, inFlight := in(reconcile.Ready.String()), in(reconcile.Waiting.String()), in(reconcile.InFlight.String())
 	recheck := in("recheck") // a state of its own, and not among the waiting
-	return m.meter.RegisterCallback(func(_ context.Context, o metric.Observer) (err error) {
-		defer func() { // The SDK does not recover a panic of Stats, which would end the process.
+	return m.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		// The SDK does not recover a panic of Stats, which would end the process. For an error of
+		// a callback, a PeriodicReader drops all metrics of the program.
+		defer func() {
 			if p := recover(); p != nil {
-				err = fmt.Errorf("oteladapter: Stats of the queue of reconciler %s: panic: %s", m.attributes[2].Value.AsString(), printed(p, maxText))
+				otel.Handle(fmt.Errorf("oteladapter: Stats of the queue of reconciler %s: panic: %s", m.attributes[2].Value.AsString(), printed(p, maxText)))
 			}
 		}()
 		o.ObserveFloat64(age, oldest().Seconds(), m.queue)

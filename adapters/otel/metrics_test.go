@@ -5,6 +5,7 @@ package oteladapter_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -252,22 +253,55 @@ func TestForeignQueue(t *testing.T) {
 	})
 }
 
+// An exported keeps all metrics that it exports.
+type exported struct {
+	metrics []metricdata.Metrics
+}
+
+func (e *exported) Temporality(kind sdkmetric.InstrumentKind) metricdata.Temporality {
+	return sdkmetric.DefaultTemporalitySelector(kind)
+}
+
+func (e *exported) Aggregation(kind sdkmetric.InstrumentKind) sdkmetric.Aggregation {
+	return sdkmetric.DefaultAggregationSelector(kind)
+}
+
+func (e *exported) Export(_ context.Context, all *metricdata.ResourceMetrics) error {
+	for _, scope := range all.ScopeMetrics {
+		e.metrics = append(e.metrics, scope.Metrics...)
+	}
+	return nil
+}
+
+func (e *exported) ForceFlush(context.Context) error { return nil }
+func (e *exported) Shutdown(context.Context) error   { return nil }
+
 // TestStatsThatPanic has a queue whose Stats panics. The SDK calls it in a goroutine of its
-// own, and recovers nothing: the metrics of the queue are missing, and the others are there.
+// own, and recovers nothing: the metrics of the queue are missing, and the others are
+// exported.
 func TestStatsThatPanic(t *testing.T) {
-	reader := sdkmetric.NewManualReader()
-	telemetry := &oteladapter.Telemetry[string]{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))}
+	var handled error
+	defer otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { slog.Error(err.Error()) }))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { handled = err }))
+	var e exported
+	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewPeriodicReader(&e, sdkmetric.WithInterval(time.Hour))))
 	var queue *struct{ *reconcile.Queue[string] } // nil
 	r := &reconcile.Reconciler[string]{Name: "disks", Queue: queue, Reconcile: func(context.Context, string) error { return nil }}
+	telemetry := &oteladapter.Telemetry[string]{MeterProvider: meters}
 	if err := telemetry.Instrument(r); err != nil {
 		t.Fatal(err)
 	}
-	var all metricdata.ResourceMetrics
-	if err := reader.Collect(t.Context(), &all); err == nil || !strings.Contains(err.Error(), "oteladapter: Stats of the queue of reconciler disks: panic: ") {
-		t.Errorf("Collect = %v, want a panic of Stats", err)
+	if err := meters.ForceFlush(t.Context()); err != nil {
+		t.Error(err)
 	}
-	if n := len(all.ScopeMetrics[0].Metrics); n != 2 {
-		t.Errorf("%d metrics, want those of the workers and the oldest run", n)
+	if len(e.metrics) != 2 {
+		t.Errorf("%d metrics, want those of the workers and the oldest run", len(e.metrics))
+	}
+	if handled == nil || !strings.Contains(handled.Error(), "oteladapter: Stats of the queue of reconciler disks: panic: ") {
+		t.Errorf("the error handler gets %v, want a panic of Stats", handled)
+	}
+	if err := errors.Join(telemetry.Close(), meters.Shutdown(t.Context())); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -105,8 +105,7 @@ func (t *Telemetry[T]) Instrument(r *reconcile.Reconciler[T]) error {
 		if f.span.IsRecording() {
 			setItem(f.span, item)
 		}
-		t.endLost(f.start.Add(-lostAfter))
-		t.flights.begin(item, f)
+		endLost(t.flights.begin(item, f))
 		defer t.flights.returned(f) // deferred, for a panic or Goexit
 		return run(ctx, item)
 	}
@@ -175,10 +174,9 @@ func (i instrumented[T]) Run(ctx context.Context) (err error) {
 	return i.r.Run(ctx)
 }
 
-// endLost ends the spans of runs that have returned by that time, and that the Reconciler
-// did not call OnResult for.
-func (t *Telemetry[T]) endLost(by time.Time) {
-	for _, f := range t.flights.lost(by) {
+// endLost ends the spans of runs that the Reconciler did not call OnResult for.
+func endLost[T comparable](lost []*flight[T]) {
+	for _, f := range lost {
 		f.span.End(trace.WithTimestamp(f.end))
 	}
 }
@@ -187,7 +185,7 @@ func (t *Telemetry[T]) endLost(by time.Time) {
 // of runs without a result. It may be called more than once. The error is the
 // MeterProvider's.
 func (t *Telemetry[T]) Close() error {
-	t.endLost(time.Now())
+	endLost(t.flights.lost())
 	t.mu.Lock()
 	callback := t.callback
 	t.callback = nil

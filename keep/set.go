@@ -275,7 +275,7 @@ func succeeded(err error) bool {
 func (s *Set[K, D, A]) setUnseen(key K) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.known.unseen != nil {
+	if _, ok := s.known.wanted(key); ok { // else a listing that has it shows a change
 		s.known.unseen[key] = 1
 	}
 }

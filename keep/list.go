@@ -31,7 +31,7 @@ type known[K comparable, D, A any] struct {
 	listed     bool             // the last pair has listed Actual
 	complete   bool             // and Desired, and Run or Apply goes on
 	todo       map[K]int        // desired and missing, or not in sync: in how many listings of Actual, with the same values
-	unseen     map[K]int        // those of todo for which no run has begun since, or the last one failed; changed by Reconcile
+	unseen     map[K]int        // those of todo that no run has ensured since, nor is ensuring; changed by Reconcile
 	surplus    map[K]surplus[D] // existing, and not desired or Absent
 	rejection  error            // of the last complete pair: nil or a *Rejection[K]
 	rejectedAt time.Time        // when the first of those in a row ended

@@ -275,7 +275,7 @@ func succeeded(err error) bool {
 func (s *Set[K, D, A]) setUnseen(key K) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.known.unseen != nil {
+	if _, ok := s.known.wanted(key); ok { // else a listing that has it shows a change
 		s.known.unseen[key] = 1
 	}
 }
@@ -352,7 +352,7 @@ func (s *Set[K, D, A]) Rejected() (since time.Time, err error) {
 type Stats struct {
 	Desired, Actual int // things that are listed
 	Missing         int // desired things that do not exist
-	OutOfSync       int // existing things that are desired, and not in sync; with a nil InSync, those that this process has yet to ensure
+	OutOfSync       int // existing things that are desired, and not in sync; with a nil InSync, not ensured yet by this process
 	Surplus         int // existing things that are not desired, or Absent
 	Rejected        int // of Surplus, the things that are not deleted because they are too many
 

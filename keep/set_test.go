@@ -18,6 +18,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/keep"
@@ -663,6 +664,27 @@ func TestFailureWithoutInSync(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestUnknownKeysAreNotKept while no listing begins, as after Apply or Run.
+func TestUnknownKeysAreNotKept(t *testing.T) {
+	type key struct{ p *[64]byte }
+	none := func(context.Context) (map[key]int, error) { return nil, nil }
+	change := func(context.Context, key, int) error { return errDown }
+	set := &keep.Set[key, int, int]{Desired: none, Actual: none, Ensure: change, Delete: change}
+	if err := set.Apply(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	unknown := new([64]byte)
+	kept := weak.Make(unknown)
+	if err := set.Reconcile(t.Context(), key{unknown}); err != nil {
+		t.Fatal(err)
+	}
+	runtime.GC()
+	if kept.Value() != nil {
+		t.Error("the Set keeps a key that no listing had")
+	}
+	runtime.KeepAlive(set)
 }
 
 // TestDriftDuringARun is corrected by the next run, also without an InSync, although the

@@ -37,14 +37,13 @@ import (
 // without delay it notices within two seconds that a watch went stale, and tries
 // again at least twice a second, at once when the connection is back. It bears
 // links that are slow or long: it waits for what is on its way as long as the
-// connection lives. It then goes on after the last
-// revision that it has seen; if the bucket is another one, or may have lost
-// revisions, it starts from the beginning. It logs to [reconcile.Logger] when a
-// watch is lost and when it is back. It returns nil when ctx is done, a
-// [reconcile.Terminal] error if an argument is wrong or two filters overlap, and an error
-// if the connection is closed, or the bucket is a mirror, whose entries have the subjects
-// of another bucket. [Prime] tells when it
-// has enqueued all that was there.
+// connection lives. It then goes on after the last revision that it has seen; if the
+// bucket is another one, or may have lost revisions, it starts from the beginning. It
+// logs to [reconcile.Logger] when a watch is lost and when it is back. It returns nil
+// when ctx is done, a [reconcile.Terminal] error if an argument is wrong or two filters
+// overlap, and an error if the connection is closed, or the bucket is a mirror, whose
+// entries have the subjects of another bucket. [Prime] tells when it has enqueued all
+// that was there.
 //
 // What it cannot see: keys that are gone without a trace, because their delete
 // markers were purged, or the whole bucket was deleted, while it was away; and

@@ -36,13 +36,13 @@ import (
 // The Feeder survives lost connections, restarts of the server, and a stream or
 // a consumer that is deleted and created again, or that does not exist yet. A
 // message may come more than once. On a slow or long link it waits longer for
-// heartbeats each time that they are late, up to 30 seconds. When ctx is done it hands back at once what
-// it has not enqueued, and returns nil; it returns a [reconcile.Terminal] error if an
-// argument is wrong, and an error if the connection is closed, or the consumer is of another
-// kind or has a MaxDeliver: each hand-back, also at an orderly stop, counts as a delivery, so such a
-// consumer loses messages that nothing was wrong with. If
-// EnqueueContext returns [reconcile.ErrClosed] or [nats.ErrConnectionClosed],
-// wrapped or not, the Feeder hands back and returns that too.
+// heartbeats each time that they are late, up to 30 seconds. When ctx is done it hands
+// back at once what it has not enqueued, and returns nil; it returns a
+// [reconcile.Terminal] error if an argument is wrong, and an error if the connection is
+// closed, or the consumer is of another kind or has a MaxDeliver: each hand-back, also at
+// an orderly stop, counts as a delivery, so such a consumer loses messages that nothing
+// was wrong with. If EnqueueContext returns [reconcile.ErrClosed] or
+// [nats.ErrConnectionClosed], wrapped or not, the Feeder hands back and returns that too.
 func Consumer[T comparable](js jetstream.JetStream, stream string, config jetstream.ConsumerConfig, key func(jetstream.Msg) (T, bool)) reconcile.Feeder[T] {
 	return func(ctx context.Context, q reconcile.Enqueuer[T]) error {
 		if err := checkConsumer(js, stream, config, key == nil); err != nil {

@@ -55,7 +55,7 @@ func main() {
 			if err := os.Remove(filepath.Join("out", name)); !errors.Is(err, os.ErrNotExist) {
 				return err
 			}
-			return nil // somebody else deleted it
+			return nil // it is deleted already
 		},
 	}
 	var group reconcile.Group

@@ -330,10 +330,10 @@ type fenceKey struct{}
 // of one. It is the revision of the lease's entry, plus the time at which its bucket
 // was created, in nanoseconds since 1970: so it grows on when a bucket was deleted
 // and is made anew, as long as the clock of the servers is not put back. A server that
-// loses its last messages with the power may give a number again. It fits an int64, and not the number of a JSON reader that takes 53 bits. Hand it on with
-// writes to what can refuse those with a smaller number than it has seen: a process
-// that was stopped for longer than its lease does not know, at the moment it goes
-// on, that another leads.
+// loses its last messages in a power failure may give a number again. It fits an int64,
+// and not the number of a JSON reader that takes 53 bits. Hand it on with writes to what
+// can refuse those with a smaller number than it has seen: a process that was stopped for
+// longer than its lease does not know, at the moment it goes on, that another leads.
 func Fence(ctx context.Context) uint64 {
 	n, _ := ctx.Value(fenceKey{}).(uint64)
 	return n

@@ -221,3 +221,53 @@ func TestLostRunLeavesTheNextAlone(t *testing.T) {
 		})
 	}
 }
+
+// A tearing wire loses the connection as soon as something is stored.
+type tearing struct{ *link }
+
+func (w tearing) publish(ctx context.Context, subject string, last uint64, data []byte) (uint64, error) {
+	defer w.tear()
+	return w.link.publish(ctx, subject, last, data)
+}
+
+func (w tearing) publishBriefly(ctx context.Context, subject string, last uint64, data []byte) (uint64, error) {
+	defer w.tear()
+	return w.link.publishBriefly(ctx, subject, last, data)
+}
+
+func (w tearing) patient() wire { return w }
+
+// What was to be deleted when the connection was lost is deleted once it is back, by a
+// server that may have lost messages: the records that have its sequence by then stay.
+func TestLateDeletionLeavesRecordsAlone(t *testing.T) {
+	for name, do := range map[string]func(ctx context.Context, q *Queue[string]){
+		"the end of a run": func(ctx context.Context, q *Queue[string]) { q.forget(ctx, "q.i.x", "x", 0, "w") },
+		"a grave": func(ctx context.Context, q *Queue[string]) {
+			q.declareGone(ctx, "m", 0, false)
+			q.removeGrave("m")
+		},
+		"a probe": func(ctx context.Context, q *Queue[string]) {
+			q.wire.(tearing).m.publish(q.reserveSubject(), 0, nil)
+			q.refill(ctx, true)
+		},
+		"a reserve": func(ctx context.Context, q *Queue[string]) { q.refill(ctx, false) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q, l := inMemory(t, newMemory("q", playLease), new(logbook), func(w wire) wire { return tearing{w.(*link)} })
+				defer q.end()
+				do(t.Context(), q)
+				l.m = newMemory("q", playLease)
+				const n = 10
+				for i := range n {
+					l.m.publish(fmt.Sprint("q.i.y", i), 0, nil)
+				}
+				l.reconnect()
+				time.Sleep(time.Second)
+				if got := len(l.m.items()); got != n {
+					t.Errorf("of %d records %d are left", n, got)
+				}
+			})
+		})
+	}
+}

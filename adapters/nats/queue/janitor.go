@@ -95,7 +95,7 @@ func (q *Queue[T]) keepOrder() {
 					due = time.Now().Add(max(3*q.cfg.Lease, 10*time.Second, 20*time.Since(began)))
 					for id, g := range graves {
 						if janitor && began.Sub(g.since) >= q.cfg.Lease {
-							q.removeGrave(id, g)
+							q.removeGrave(id)
 							continue
 						}
 						q.markGrave(id, g)
@@ -149,8 +149,8 @@ func (q *Queue[T]) graves() map[string]seenMember {
 	return graves
 }
 
-func (q *Queue[T]) removeGrave(id string, g seenMember) {
-	q.wire.remove(q.life, g.seq)
+func (q *Queue[T]) removeGrave(id string) {
+	q.wire.purge(q.life, q.cfg.Name+".m."+id)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.others.members, id)

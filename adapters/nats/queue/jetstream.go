@@ -187,22 +187,11 @@ func (w *jetWire) subjects(ctx context.Context, filter string) ([]string, error)
 	return subjects, nil
 }
 
-// The server refuses with 10043, or 10057 if the message never was. nats.go hands
-// on no code.
-func (w *jetWire) remove(ctx context.Context, seq uint64) error {
-	_, err := request(ctx, w, w.api+"STREAM.MSG.DELETE."+w.name, func(ctx context.Context) (int, error) {
-		return 0, w.s.DeleteMsg(ctx, seq)
-	})
-	if errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) {
-		return fmt.Errorf("%w: %w", errConflict, err)
-	}
-	return err
-}
-
 func (w *jetWire) purge(ctx context.Context, subject string) error {
-	ctx, cancel := context.WithTimeout(ctx, w.timeout)
-	defer cancel()
-	return w.s.Purge(ctx, jetstream.WithPurgeSubject(root+subject))
+	_, err := request(ctx, w, w.api+"STREAM.PURGE."+w.name, func(ctx context.Context) (int, error) {
+		return 0, w.s.Purge(ctx, jetstream.WithPurgeSubject(root+subject))
+	})
+	return err
 }
 
 func (w *jetWire) room(ctx context.Context, subject string) (free int64, there bool, err error) {
@@ -301,7 +290,7 @@ func (w *jetWire) pull(id uint64, n int) {
 
 func (w *jetWire) answer(d arrival, what string) { w.nc.Publish(d.reply, []byte(what)) }
 
-var errLost = errors.New("natsadapter: records were lost on their way, as the connection was")
+var errLost = errors.New("natsadapter: reading all records: the connection was lost, and some did not arrive")
 
 func (w *jetWire) scan(ctx context.Context, fn func(m stored, at time.Time)) (moved bool, err error) {
 	c, err := w.js.CreateConsumer(ctx, w.name, jetstream.ConsumerConfig{

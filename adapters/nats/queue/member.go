@@ -40,9 +40,10 @@ import (
 //     does so too a lease after its first attempt with an id.
 //   - A member writes a beat over its last one, every fifth of a lease. If that fails,
 //     it reads: over a newer beat of its own it writes again; after anything else, also an
-//     older one, which a server that has lost messages has, its lease is lost. A lease is lost as well three quarters of it after the last beat
-//     that was stored was sent. Then the contexts of all its runs end at once, their
-//     items stay in flight here until they are given back, and it joins as another.
+//     older one, which a server that has lost messages has, its lease is lost. A lease is
+//     lost as well three quarters of it after the last beat that was stored was sent. Then
+//     the contexts of all its runs end at once, their items stay in flight here until they
+//     are given back, and it joins as another.
 //   - The janitor, or a member that stands in for it, writes a grave over a beat that
 //     it has seen unchanged for a lease. If that fails, the member lives, or another
 //     was faster.

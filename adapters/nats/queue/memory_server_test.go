@@ -102,12 +102,7 @@ func TestMemoryBehavesAsAServer(t *testing.T) {
 				m, err := w.last(ctx, subject)
 				return fmt.Sprintf("last %s: %+v, %s", subject, m, kind(err))
 			}
-		case 6:
-			do = func(w wire, _ int) string { return fmt.Sprintf("remove %d: %s", seq, kind(w.remove(ctx, seq))) }
-			if last[subject] == seq {
-				last[subject] = 0
-			}
-		case 7:
+		case 6, 7:
 			do = func(w wire, _ int) string { return fmt.Sprintf("purge %s: %s", subject, kind(w.purge(ctx, subject))) }
 			last[subject] = 0
 		case 8:

@@ -554,11 +554,6 @@ func (l *link) subjects(ctx context.Context, filter string) ([]string, error) {
 	return ask(ctx, l, l.timeout, func() ([]string, error) { return l.m.subjects(filter), nil })
 }
 
-func (l *link) remove(ctx context.Context, seq uint64) error {
-	_, err := ask(ctx, l, l.timeout, func() (int, error) { return 0, l.m.remove(seq) })
-	return err
-}
-
 func (l *link) purge(ctx context.Context, subject string) error {
 	_, err := ask(ctx, l, l.timeout, func() (int, error) {
 		if k, err := l.m.last(subject); err == nil {

@@ -321,7 +321,7 @@ func (q *Queue[T]) read(ctx context.Context, subject string) (seen, error) {
 // anew, gives the sequence of a record to that of another item.
 func (q *Queue[T]) forget(ctx context.Context, subject, tokens string, seq uint64, write string) error {
 	idle, err := q.wire.publishBriefly(ctx, subject, seq, encodeRecord(&record{}, tokens, write))
-	if err == nil {
+	if err == nil && q.wire.connected() { // else it would arrive when it is back
 		q.wire.drop(idle)
 	}
 	return err

@@ -127,7 +127,8 @@ type Queue[T comparable] struct {
 // is too old are errors. It stores a reserve for a full
 // store, if there is none; that it cannot is no error. It blocks until the connection
 // is there and the server has answered, or ctx is done, 15 s at most if ctx has no
-// deadline, and starts nothing. The error of a wrong argument is [reconcile.Terminal]. Many processes may call it at once.
+// deadline, and starts nothing. The error of a wrong argument is [reconcile.Terminal].
+// Many processes may call it at once.
 func New[T comparable](ctx context.Context, js jetstream.JetStream, cfg Config) (*Queue[T], error) {
 	c, err := newCodec[T]()
 	if err != nil {
@@ -308,8 +309,8 @@ func (q *Queue[T]) await(ctx context.Context, b *batch) error {
 
 // Remove cancels the item's next run, never a run in flight, and reports
 // whether there was one. If the process of a run in flight is gone, known or not
-// known yet, the item is not run again for that. It waits until that is stored, or ctx is done. Unlike
-// the other verbs it works after Close has begun, until all is stored.
+// known yet, the item is not run again for that. It waits until that is stored, or ctx
+// is done. Unlike the other verbs it works after Close has begun, until all is stored.
 func (q *Queue[T]) Remove(ctx context.Context, item T) (bool, error) {
 	tokens, err := q.codec.encode(item)
 	if err != nil {

@@ -85,9 +85,10 @@ func (q *Queue[T]) refill(ctx context.Context, probe bool) error {
 		if free < int64(size/4) {
 			return errFull
 		}
-		seq, err := slow.publishBriefly(ctx, q.cfg.Name+".p", 0, make([]byte, size/4))
+		beside := q.cfg.Name + ".p"
+		_, err := slow.publishBriefly(ctx, beside, 0, make([]byte, size/4))
 		if err == nil {
-			err = q.wire.remove(ctx, seq)
+			err = q.wire.purge(ctx, beside)
 		}
 		return err
 	}
@@ -95,12 +96,12 @@ func (q *Queue[T]) refill(ctx context.Context, probe bool) error {
 		return errFull
 	}
 	longer := make([]byte, size*5/4)
-	seq, err := slow.publish(ctx, q.reserveSubject(), 0, longer)
+	_, err = slow.publish(ctx, q.reserveSubject(), 0, longer)
 	if errors.Is(err, errConflict) && !probe { // there is one since a moment ago
 		return nil
 	}
 	if err == nil {
-		err = q.wire.remove(ctx, seq)
+		err = q.wire.purge(ctx, q.reserveSubject())
 	}
 	if err == nil {
 		_, err = slow.publish(ctx, q.reserveSubject(), 0, longer[:size])

@@ -138,10 +138,11 @@ type fenceKey struct{}
 // or 0 if ctx is not that of a run. It is the sequence of a message, plus the time at
 // which its stream was created, in nanoseconds since 1970: so it grows on when a
 // stream was deleted and is made anew, as long as the clock of the servers is not
-// put back. A server that loses its last messages with the power may give a number again. It fits an int64, and not the number of a JSON reader that takes 53
-// bits. Hand it on with writes to what can refuse those with a smaller number than
-// it has seen: a process that was stopped for longer than its lease does not know,
-// at the moment it goes on, that another runs its item.
+// put back. A server that loses its last messages in a power failure may give a number
+// again. It fits an int64, and not the number of a JSON reader that takes 53 bits. Hand
+// it on with writes to what can refuse those with a smaller number than it has seen: a
+// process that was stopped for longer than its lease does not know, at the moment it
+// goes on, that another runs its item.
 func Fence(ctx context.Context) uint64 {
 	n, _ := ctx.Value(fenceKey{}).(uint64)
 	return n

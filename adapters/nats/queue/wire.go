@@ -45,11 +45,8 @@ type wire interface {
 	// subjects returns the subjects of all messages that match, in no order.
 	subjects(ctx context.Context, filter string) ([]string, error)
 
-	// remove deletes the message with a sequence. It is errConflict if the server
-	// refuses: nearly always as the message is not there any more.
-	remove(ctx context.Context, seq uint64) error
-
-	// purge deletes the message with a subject, if there is one.
+	// purge deletes the message with a subject, if there is one. A sequence would not do: the
+	// request may arrive after an outage, when another message has that sequence.
 	purge(ctx context.Context, subject string) error
 
 	// room returns how many bytes the stream may still take by its own limit, and

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -23,11 +24,12 @@ func TestInstrumentedTerms(t *testing.T) {
 		reader := sdkmetric.NewManualReader()
 		telemetry := &oteladapter.Telemetry[int]{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))}
 		for term := 1; term <= 3; term++ {
-			queue, results := reconcile.NewQueue[int](), 0
+			var results atomic.Int64 // of two workers
+			queue := reconcile.NewQueue[int]()
 			r := &reconcile.Reconciler[int]{
 				Name: "buckets", Queue: queue, Workers: 2,
 				Reconcile: func(context.Context, int) error { return nil },
-				OnResult:  func(reconcile.Result[int]) { results++ },
+				OnResult:  func(reconcile.Result[int]) { results.Add(1) },
 			}
 			var group reconcile.Group
 			group.Add("runs", telemetry.Instrumented(r))
@@ -48,8 +50,8 @@ func TestInstrumentedTerms(t *testing.T) {
 				}
 			}
 			cancel()
-			if err := <-ended; err != nil || results != 10*term {
-				t.Errorf("term %d: %v, %d results, want %d", term, err, results, 10*term)
+			if err := <-ended; err != nil || results.Load() != int64(10*term) {
+				t.Errorf("term %d: %v, %d results, want %d", term, err, results.Load(), 10*term)
 			}
 		}
 		if err := telemetry.Instrumented(nil).Run(t.Context()); !errors.Is(err, reconcile.ErrTerminal) {

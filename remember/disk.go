@@ -82,11 +82,11 @@ func (osDisk) create(path, like string) (file, error) {
 		return nil, err
 	}
 	if info, err := os.Stat(like); err == nil {
-		own(f, info)
 		if err := f.Chmod(info.Mode().Perm()); err != nil {
 			f.Close()
 			return nil, err
 		}
+		own(f, info) // last: without CAP_FOWNER root may not change the mode of another user's file
 	}
 	return f, nil
 }

@@ -60,7 +60,7 @@ func newBook[T comparable](bound int) *book[T] {
 
 // add remembers a run.
 func (b *book[T]) add(item T, r run) {
-	if item != item { //nolint:staticcheck // a NaN: it would never be found again
+	if item != item { // a NaN: it would never be found again
 		return
 	}
 	e := b.items[item]

@@ -31,9 +31,9 @@ type Loop[T comparable] struct {
 	// on another machine that cannot be read from here.
 	Queue Source[T]
 
-	// Format returns the name of an item, for display, search and URLs. Nil means
-	// fmt.Sprint. Of a longer name, the page has the first 4 KiB. It is called from any goroutine, for each item once per [Page.Refresh],
-	// and only while the page has readers.
+	// Format returns the name of an item, for display, search and URLs. Nil means fmt.Sprint.
+	// Of a longer name, the page has the first 4 KiB. It is called from any goroutine, for
+	// each item once per [Page.Refresh], and only while the page has readers.
 	Format func(item T) string
 
 	// Wanted reports whether an item is still desired. Nil means that all items are. If

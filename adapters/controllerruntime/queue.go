@@ -51,9 +51,10 @@ type Queue[T comparable] struct {
 	// events, as long as there are any. 0 means 8.
 	Background int
 
-	// Fair returns the key of an item, such as its namespace: for equal items the same, at
-	// any time. It may be called from any goroutine. The keys take turns. While a key waits for its turn, its next item counts as in flight. A key has a goroutine
-	// while it has items. Nil means one line for all items.
+	// Fair returns the key of an item, such as its namespace: for equal items the same, at any
+	// time. It may be called from any goroutine. The keys take turns. While a key waits for
+	// its turn, its next item counts as in flight. A key has a goroutine while it has items.
+	// Nil means one line for all items.
 	Fair func(item T) string
 
 	// RecheckFrom tells apart the two meanings of RequeueAfter. An item with a shorter one

@@ -166,9 +166,10 @@ func Report[O kube.Object](ctx context.Context, client kube.Client[O], obj O, er
 //	Terminal                          False    TerminalError
 //	any other                         False    Failed
 //
-// So Ready is Unknown only while there is work left, and a controller that checks again every hour has it True. The message is err's, cut to what the server
-// takes. In place of a plan and its delay, which may be another one each time, it
-// has "requeued"; of RecheckWithin "recheck", or nothing if that is all.
+// So Ready is Unknown only while there is work left, and a controller that checks again
+// every hour has it True. The message is err's, cut to what the server takes. In place of
+// a plan and its delay, which may be another one each time, it has "requeued"; of
+// RecheckWithin "recheck", or nothing if that is all.
 func Ready(generation int64, err error) metav1.Condition {
 	c := metav1.Condition{Type: "Ready", ObservedGeneration: generation}
 	switch outcomeOf(err) {

@@ -263,9 +263,9 @@ func newVerb(v verb, d time.Duration) op {
 // stored. For an item that is too long for a message of the server, which other
 // verbs log and ignore, it returns at once an error that wraps
 // [nats.ErrMaxPayload]. So it does with [nats.ErrPermissionViolation] while the
-// server allows nobody to store something here; the outbox tries on. On a closed queue it returns [reconcile.ErrClosed], and once the
-// connection is closed for good [nats.ErrConnectionClosed], wrapped; so do
-// Remove and Flush.
+// server allows nobody to store something here; the outbox tries on. On a closed queue it
+// returns [reconcile.ErrClosed], and once the connection is closed for good
+// [nats.ErrConnectionClosed], wrapped; so do Remove and Flush.
 func (q *Queue[T]) EnqueueContext(ctx context.Context, item T) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -784,7 +784,7 @@ func TestSameEventIsNamed(t *testing.T) {
 			}))
 		}
 		s.Steps = func(s *Environment[string], _ *shop) {
-			for _, item := range strings.Split("hgfedcba", "") {
+			for item := range strings.SplitSeq("hgfedcba", "") {
 				s.Event(item)
 			}
 			s.Advance(time.Minute)

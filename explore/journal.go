@@ -43,7 +43,7 @@ func suffix(err error) string {
 	if err == nil {
 		return ""
 	}
-	return fmt.Sprint(": ", err) // not its text, which a nil pointer cannot say
+	return fmt.Sprint(": ", err) // fmt survives an Error method that panics, as that of a nil pointer may
 }
 
 // lines formats the journal. What was noted at one instant of one turn has no order,
@@ -97,7 +97,8 @@ func differs(first, second []string) string {
 // A sink writes lines of a logger to a journal.
 type sink func(text string)
 
-// Write implements io.Writer. Stacks lose what differs each time.
+// Write implements io.Writer. It replaces the addresses and numbers of a stack, which
+// differ each time.
 func (s sink) Write(text []byte) (int, error) {
 	line := strings.TrimSuffix(string(text), "\n")
 	if strings.Contains(line, "goroutine ") {

@@ -687,6 +687,23 @@ func TestUnknownKeysAreNotKept(t *testing.T) {
 	runtime.KeepAlive(set)
 }
 
+// TestRejectedIsNotOutOfSync counts things that are only surplus as surplus, also without an
+// InSync and if Lookup does not have them either.
+func TestRejectedIsNotOutOfSync(t *testing.T) {
+	bubble(t, 20, func(w *world) {
+		w.set.InSync = nil
+		w.set.Resync = -1
+		w.withLookup()
+		w.start()
+		w.wait(10 * time.Minute)
+		w.do(func() { maps.DeleteFunc(w.desired, func(key, _ string) bool { return key < "t05" }) })
+		w.wait(5 * time.Minute)
+		if s := w.set.Stats(); s.Rejected != 5 || s.Surplus != 5 || s.OutOfSync != 0 {
+			t.Errorf("%+v, want 5 rejected, and none out of sync", s)
+		}
+	})
+}
+
 // TestDriftDuringARun is corrected by the next run, also without an InSync, although the
 // listing that shows it comes while the run is in flight.
 func TestDriftDuringARun(t *testing.T) {

@@ -390,7 +390,7 @@ func suffix(err error) string {
 	if err == nil {
 		return ""
 	}
-	return fmt.Sprint(": ", err) // not its text, which a nil pointer cannot say
+	return fmt.Sprint(": ", err) // fmt survives an Error method that panics, as that of a nil pointer may
 }
 
 // planned counts a call, and returns the error that Fail planned for it.

@@ -314,11 +314,11 @@ func (q *Queue[T]) read(ctx context.Context, subject string) (seen, error) {
 	return seen{record: r, seq: m.seq, write: text.Write, read: true, outages: outages}, nil
 }
 
-// forget ends the record of an item that the queue need not know any more. It is
-// written over by an idle one, and that is deleted. To delete the record itself would not
-// do: of several servers, the leader may take a write over a record after it has taken its
-// deletion. And a server that lost its last messages with the power, or a stream made
-// anew, gives the sequence of a record to that of another item.
+// forget ends the record of an item that the queue need not know any more. It writes an
+// idle record over it, and deletes that one. It does not delete the record itself, by its
+// sequence, for two reasons: of several servers, the leader may take a write over a record
+// after it has taken its deletion; and a server that lost its last messages in a power
+// failure, or a stream made anew, gives the same sequence to the record of another item.
 func (q *Queue[T]) forget(ctx context.Context, subject, tokens string, seq uint64, write string) error {
 	idle, err := q.wire.publishBriefly(ctx, subject, seq, encodeRecord(&record{}, tokens, write))
 	if err == nil && q.wire.connected() { // else it would arrive when it is back

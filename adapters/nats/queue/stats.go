@@ -77,10 +77,10 @@ type Entry[T comparable] struct {
 func (q *Queue[T]) All(ctx context.Context) ([]Entry[T], error) {
 	type position struct {
 		Entry[T]
-		seq     uint64
-		subject string
+		seq uint64
 	}
 	byItem := make(map[T]position)
+	read := make(map[string]bool) // subjects
 	now := time.Now().UnixNano()
 	epoch, err := q.wire.epoch(ctx)
 	if err != nil {
@@ -91,14 +91,11 @@ func (q *Queue[T]) All(ctx context.Context) ([]Entry[T], error) {
 		if e.Fence > 0 {
 			e.Fence += epoch
 		}
-		byItem[item] = position{e, s.seq, q.subject(s.tokens)} // the later of two
+		byItem[item] = position{e, s.seq} // the later of two
+		read[q.subject(s.tokens)] = true
 	}
 	moved, err := q.scan(ctx, add)
 	if err == nil && moved {
-		read := make(map[string]bool)
-		for _, p := range byItem {
-			read[p.subject] = true
-		}
 		err = q.scanMoved(ctx, read, add)
 	}
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/reconkernel/reconcile"
@@ -22,6 +23,11 @@ func TestErrorOfAWrongArgumentIsTerminal(t *testing.T) {
 	key := func(jetstream.Msg) (string, bool) { return "", false }
 	second := func(_ any, err error) error { return err }
 	var none natsadapter.Secondaries
+	js, err := jetstream.New(new(nats.Conn)) // asked for nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	disks := natsadapter.Secondaries{JS: js, Bucket: "b", Kind: "disk"}
 	for want, err := range map[string]error{
 		"KeyValue needs":              natsadapter.KeyValue(nil, "b", natsadapter.EntryKey)(ctx, q),
 		"KeyValueItems needs":         second(natsadapter.KeyValueItems(nil, "b", natsadapter.EntryKey)(ctx)),
@@ -32,6 +38,10 @@ func TestErrorOfAWrongArgumentIsTerminal(t *testing.T) {
 		"OnReconnect needs":           natsadapter.OnReconnect(nil, nil).Run(ctx),
 		"Secondaries.Kind is":         none.Feed(ctx, q),
 		"Secondaries needs":           (&natsadapter.Secondaries{Kind: "disk"}).Feed(ctx, q),
+		"the key is \"a b\"":          second(disks.Put(ctx, "a b", nil, "d1")),
+		"the key is too long":         second(disks.Put(ctx, strings.Repeat("k", 5000), nil, "d1")),
+		"the owner is \" d1\"":        second(disks.Put(ctx, "k", nil, " d1")),
+		"SetOwner needs":              natsadapter.SetOwner(nil, "disk", "d1"),
 		"Elect needs":                 elect.Elect(nil, "x", nil).Run(ctx),
 		"Config.Name is":              second(queue.New[string](ctx, nil, queue.Config{})),
 		"the JetStream of a Queue is": second(queue.New[string](ctx, nil, queue.Config{Name: "q"})),

@@ -37,16 +37,16 @@ type ownerTag struct {
 
 // SetOwner writes the kind and key of the owner of a secondary into the headers
 // of its message, Reconcile-Owner-Kind and Reconcile-Owner-Key, in the place of
-// those that are there. It returns an error if
-// one of them is empty, or has a line break or a space at an end, which headers
-// do not keep; or if h is nil.
+// those that are there. It returns a [reconcile.Terminal] error if one of them is
+// empty, or has a line break or a space at an end, which headers do not keep; or if
+// h is nil.
 func SetOwner(h nats.Header, kind, key string) error {
 	if h == nil {
-		return errors.New("natsadapter: SetOwner needs a header, got nil")
+		return reconcile.Terminal(errors.New("natsadapter: SetOwner needs a header, got nil"))
 	}
 	for _, s := range []string{kind, key} {
 		if s == "" || strings.TrimSpace(s) != s || strings.ContainsAny(s, "\r\n") {
-			return fmt.Errorf("natsadapter: the owner is %q of kind %q, want text without line breaks and without space at its ends", key, kind)
+			return reconcile.Terminal(fmt.Errorf("natsadapter: the owner is %q of kind %q, want text without line breaks and without space at its ends", key, kind))
 		}
 	}
 	h.Set(kindHeader, kind)
@@ -299,13 +299,14 @@ func (s *Secondaries) list(ctx context.Context, keys []string, handle func(*entr
 // revision. It writes only what is new or the owner's already: if the key is
 // taken by another owner, or has none, it returns an error that wraps
 // [ErrOwned], for which a reconcile function may return
-// [reconcile.Terminal]. It fails if the key changes meanwhile.
+// [reconcile.Terminal]. For a key or an owner that no bucket can hold, it returns a
+// [reconcile.Terminal] error itself. It fails if the key changes meanwhile.
 func (s *Secondaries) Put(ctx context.Context, key string, value []byte, owner string) (revision uint64, err error) {
 	if err := s.check(); err != nil {
 		return 0, err
 	}
 	if !names.Key(key) {
-		return 0, fmt.Errorf("natsadapter: the key is %q, want letters, digits and -/_=, with dots between", key)
+		return 0, reconcile.Terminal(fmt.Errorf("natsadapter: the key is %q, want letters, digits and -/_=, with dots between", key))
 	}
 	fail := func(err error) (uint64, error) {
 		return 0, fmt.Errorf("natsadapter: put %s into bucket %s: %w", key, s.Bucket, err)
@@ -313,7 +314,7 @@ func (s *Secondaries) Put(ctx context.Context, key string, value []byte, owner s
 	subject := "$KV." + s.Bucket + "." + key
 	msg := nats.NewMsg(names.Publish(s.JS, subject))
 	if err := names.Length(msg.Subject); err != nil {
-		return 0, fmt.Errorf("natsadapter: the key is too long: %w", err)
+		return 0, reconcile.Terminal(fmt.Errorf("natsadapter: the key is too long: %w", err))
 	}
 	msg.Data = value
 	if err := SetOwner(msg.Header, s.Kind, owner); err != nil {

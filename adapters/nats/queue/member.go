@@ -340,6 +340,7 @@ func (q *Queue[T]) declareGone(ctx context.Context, id string, seq uint64, left 
 // recreateConsumer creates the consumer again after it was deleted: then all records are
 // delivered again, which does no harm.
 func (q *Queue[T]) recreateConsumer() {
+	began := time.Now()
 	ctx, cancel := context.WithTimeout(q.life, q.timeout)
 	defer cancel()
 	err := q.wire.createConsumer(ctx)
@@ -355,8 +356,9 @@ func (q *Queue[T]) recreateConsumer() {
 			q.loseLeaseLocked() // nobody knows this member
 		}
 		q.mu.Unlock()
+		q.calm(&q.missing, "the queue has a stream again")
 	case errors.Is(err, jetstream.ErrStreamNotFound):
-		q.cfg.Logger.Error("the stream of the queue was deleted", "queue", q.cfg.Name, "err", err)
+		q.alarm(&q.missing, began, 0, "the stream of the queue was deleted", err)
 	default:
 		q.troubled(err, "looking for the consumer")
 	}

@@ -7,6 +7,7 @@ package queue
 
 import (
 	"context"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -213,6 +214,37 @@ func TestJoinWhileTheStreamIsRecreated(t *testing.T) {
 	}
 	if want, err := q.wire.epoch(t.Context()); err != nil || q.member.epoch != want {
 		t.Errorf("the fences of a member begin at %d, want %d, %v", q.member.epoch, want, err)
+	}
+}
+
+// The queue looks for its stream every two seconds: it does not say each time that
+// there is none.
+func TestDeletedStreamIsLoggedOnce(t *testing.T) {
+	js := natstest.New(t).JetStream(t)
+	log := new(logbook)
+	q, err := New[string](t.Context(), js, Config{Name: "q", Lease: time.Hour, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.end()
+	if err := js.DeleteStream(t.Context(), "q"); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		q.recreateConsumer()
+	}
+	other, err := New[string](t.Context(), js, Config{Name: "q"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.end()
+	for range 3 {
+		q.recreateConsumer()
+	}
+	for _, what := range []string{"was deleted", "has a stream again"} {
+		if n := log.lines(what); n != 1 {
+			t.Errorf("%d lines have %q, want 1", n, what)
+		}
 	}
 }
 

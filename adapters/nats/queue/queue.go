@@ -114,6 +114,7 @@ type Queue[T comparable] struct {
 	denied     error           // what the server allows nobody to store here, until something is stored
 	nowDenied  chan struct{}   // closed when denied is set
 	unstored   alarm           // nothing can be stored
+	missing    alarm           // the stream is deleted
 	unseen     alarm           // the janitor cannot check all records
 	settings   alarm           // the stream or its consumer has other settings
 }

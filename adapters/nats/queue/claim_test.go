@@ -104,7 +104,9 @@ func TestClaim(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		q.mu.Lock()
 		q.waiters = append(q.waiters, &waiter[string]{told: make(chan struct{})})
+		q.mu.Unlock()
 		q.claim(item, ready, arrival{reply: "$JS.ACK.q.answers"}, 2000)
 		m, err := answers.NextMsg(time.Minute)
 		if err != nil || !strings.HasPrefix(string(m.Data), "-NAK") {

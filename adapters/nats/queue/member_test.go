@@ -76,6 +76,20 @@ func TestOutageCreatesNoMembers(t *testing.T) {
 	}
 }
 
+// pullsFor has one more Dequeue wait, and returns for how many items each request asks.
+func pullsFor(q *Queue[string]) (left []int) {
+	q.mu.Lock()
+	q.waiters = append(q.waiters, &waiter[string]{told: make(chan struct{})})
+	q.mu.Unlock()
+	q.pull()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, p := range q.intake.pulls {
+		left = append(left, p.left)
+	}
+	return left
+}
+
 // What was asked for without a connection would be asked for twice when it is
 // back.
 func TestOutageSendsNoRequests(t *testing.T) {
@@ -96,10 +110,8 @@ func TestOutageSendsNoRequests(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("the connection does not change")
 	}
-	q.waiters = append(q.waiters, &waiter[string]{told: make(chan struct{})})
-	q.pull()
-	if n := len(q.intake.pulls); n != 0 {
-		t.Errorf("%d requests for messages, want none", n)
+	if pulls := pullsFor(q); len(pulls) != 0 {
+		t.Errorf("%d requests for messages, want none", len(pulls))
 	}
 }
 
@@ -261,14 +273,13 @@ func TestFewRequestsForManyDequeues(t *testing.T) {
 		t.Fatal("not a member")
 	}
 	for n := 1; n <= 64; n++ {
-		q.waiters = append(q.waiters, &waiter[string]{told: make(chan struct{})})
-		q.pull()
 		asked := 0
-		for _, p := range q.intake.pulls {
-			asked += p.left
+		pulls := pullsFor(q)
+		for _, left := range pulls {
+			asked += left
 		}
-		if len(q.intake.pulls) > 7 || 2*asked < n || asked > n {
-			t.Fatalf("%d requests for %d items, with %d Dequeues", len(q.intake.pulls), asked, n)
+		if len(pulls) > 7 || 2*asked < n || asked > n {
+			t.Fatalf("%d requests for %d items, with %d Dequeues", len(pulls), asked, n)
 		}
 	}
 }

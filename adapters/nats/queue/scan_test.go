@@ -103,7 +103,7 @@ func (c losingConsumer) Fetch(n int, opts ...jetstream.FetchOpt) (jetstream.Mess
 // A list whose messages were lost on their way is an error, and not shorter.
 func TestAllHasNoGap(t *testing.T) {
 	js := natstest.New(t).JetStream(t, natstest.In(t, "creator", "q"))
-	q, err := New[string](t.Context(), js, Config{Name: "q"})
+	q, err := New[string](t.Context(), losing{js}, Config{Name: "q"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,6 @@ func TestAllHasNoGap(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	q.wire.(*jetWire).js = losing{js}
 	if all, err := q.All(t.Context()); !errors.Is(err, errLost) {
 		t.Errorf("All: %d items, %v; want %v", len(all), err, errLost)
 	}

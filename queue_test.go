@@ -24,7 +24,7 @@ import (
 	"github.com/reconkernel/reconcile"
 )
 
-// The state table and programs of random operations are in rules_test.go. Here
+// The state table and programs of random operations are in model_test.go. Here
 // is what they do not reach: the guarantees one by one, order, goroutines, misuse,
 // memory.
 

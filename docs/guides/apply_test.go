@@ -19,6 +19,25 @@ import (
 
 // The programs of apply-once.md.
 
+var errNotThere = errors.New("not there")
+
+// A lab is a world with virtual machines, each of which starts slowly.
+type lab struct {
+	ready map[string]time.Time
+}
+
+// start makes sure that a machine is there and is ready.
+func (l *lab) start(_ context.Context, vm string) error {
+	ready, ok := l.ready[vm]
+	switch {
+	case !ok:
+		return errNotThere
+	case time.Now().Before(ready):
+		return fmt.Errorf("%s starts: %w", vm, reconcile.RequeueWithin(10*time.Second))
+	}
+	return nil
+}
+
 // apply starts machines, and returns once they are ready, or when it is known that
 // they will not be.
 func apply(ctx context.Context, l *lab, vms ...string) error {

@@ -391,7 +391,7 @@ func TestDocsSeeds(t *testing.T) {
 			t.Errorf("%s:%d: %s is shown by nothing: %q", path, i+1, match[1], cells[2])
 		}
 	}
-	ids := strings.Fields(readFile(t, "internal/repocheck/testdata/seeds.txt"))
+	ids := strings.Fields(readFile(t, "internal/repocheck/testdata/capabilities.txt"))
 	if len(ids) < 100 {
 		t.Errorf("the list has %d capabilities", len(ids))
 	}

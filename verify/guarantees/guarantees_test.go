@@ -71,10 +71,10 @@ func readBreaks(t *testing.T, file string) (breaks []kernelBreak) {
 
 // The test that is named for a guarantee fails when the guarantee is broken, in each
 // of its halves and in each way that breaks.txt has; and passes otherwise. The same
-// holds for the conditions of a deletion in package keep, and keep.txt. With -short
+// holds for the conditions of a deletion in package keep, and breaks_keep.txt. With -short
 // only the tests of the gate are run.
 func TestEachBreakIsSeen(t *testing.T) {
-	for file, dir := range map[string]string{"breaks.txt": ".", "keep.txt": "keep"} {
+	for file, dir := range map[string]string{"breaks.txt": ".", "breaks_keep.txt": "keep"} {
 		t.Run(file, func(t *testing.T) { testBreaks(t, readBreaks(t, file), dir) })
 	}
 }

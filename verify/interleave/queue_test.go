@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/reconkernel/reconcile"
-	"github.com/reconkernel/reconcile/verify/interleave/ancestor"
+	"github.com/reconkernel/reconcile/verify/interleave/faulty"
 )
 
 func newReal() subject { return reconcile.NewQueue[string]() }
@@ -288,19 +288,19 @@ func TestFaultsAreFound(t *testing.T) {
 		{threads: []string{"Dequeue 1", "Cancel 1", "Enqueue a"}},
 		{threads: []string{"Dequeue 1", "Dequeue", "Enqueue a; Cancel 1"}},
 	}
-	for fault, name := range map[ancestor.Fault]string{
-		ancestor.NonBlockingSignal:  "the ancestor's signal that does not wait",
-		ancestor.OneSignalForAll:    "one signal for two items",
-		ancestor.WokenWithoutALook:  "a woken consumer that does not look",
-		ancestor.ForgottenInFlight:  "an event lost in flight",
-		ancestor.TwiceInLine:        "an item in two hands",
-		ancestor.GoneWithTheContext: "an item gone with a context",
-		ancestor.NoFault:            "none",
+	for fault, name := range map[faulty.Fault]string{
+		faulty.NonBlockingSignal:  "the ancestor's signal that does not wait",
+		faulty.OneSignalForAll:    "one signal for two items",
+		faulty.WokenWithoutALook:  "a woken consumer that does not look",
+		faulty.ForgottenInFlight:  "an event lost in flight",
+		faulty.TwiceInLine:        "an item in two hands",
+		faulty.GoneWithTheContext: "an item gone with a context",
+		faulty.NoFault:            "none",
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, found := 0, 0
 			for _, p := range small {
-				r := p.explore(t, -1, func() subject { return ancestor.New(fault) })
+				r := p.explore(t, -1, func() subject { return faulty.New(fault) })
 				n += r.schedules
 				if r.err == nil {
 					continue
@@ -309,7 +309,7 @@ func TestFaultsAreFound(t *testing.T) {
 					t.Logf("schedule %d: %v", n, r.err)
 				}
 			}
-			if (found > 0) != (fault != ancestor.NoFault) {
+			if (found > 0) != (fault != faulty.NoFault) {
 				t.Errorf("%d of %d programs fail, in %d schedules", found, len(small), n)
 			}
 			t.Logf("%d of %d programs fail, in %d schedules", found, len(small), n)

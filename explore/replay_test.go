@@ -99,7 +99,7 @@ func TestStacksAreReplayed(t *testing.T) {
 	first, _ := played(t, s)
 	again, _ := played(t, s)
 	all := strings.Join(first, "\n")
-	if !slices.Equal(first, again) || !strings.Contains(all, "explore/random_test.go:") || !strings.Contains(all, "the goroutine became idle") {
+	if !slices.Equal(first, again) || !strings.Contains(all, "explore/replay_test.go:") || !strings.Contains(all, "the goroutine became idle") {
 		t.Errorf("the journal is another one, want the same, with stacks and the other line: %s\n%s", differs(first, again), all)
 	}
 }

@@ -43,7 +43,7 @@ func TestPanicInAnEventHandler(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"log.Fatalf", "panic in a goroutine of client-go: unexpected object", "crash_test.go"} {
+	for _, want := range []string{"log.Fatalf", "panic in a goroutine of client-go: unexpected object", "panic_test.go"} {
 		if r.Found == nil || !strings.Contains(fmt.Sprint(r.Found), want) {
 			t.Errorf("found: %v, want %q", r.Found, want)
 		}

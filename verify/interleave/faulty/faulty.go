@@ -1,10 +1,10 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ancestor has queues with the faults that the systematic search must
+// Package faulty has queues with the faults that the systematic search must
 // find, or it would prove nothing. The first is the way in which the ancestor
 // of the kernel woke its consumers.
-package ancestor
+package faulty
 
 import (
 	"context"

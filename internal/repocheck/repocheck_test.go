@@ -28,10 +28,20 @@ func inRoot(t *testing.T) {
 	t.Chdir("../..")
 }
 
-// repoFiles returns the files that git tracks with the given suffix, without
-// testdata and what tools keep in hidden folders other than .github. What an
-// editor or a build has left is not of the repository.
+// repoFiles returns the tracked files with the given suffix, without testdata and what
+// tools keep in hidden folders other than .github.
 func repoFiles(t *testing.T, suffix string) []string {
+	t.Helper()
+	return slices.DeleteFunc(trackedFiles(t, suffix), func(path string) bool {
+		return slices.ContainsFunc(strings.Split(filepath.ToSlash(filepath.Dir(path)), "/"), func(folder string) bool {
+			return folder == "testdata" || len(folder) > 1 && folder[0] == '.' && folder != ".github"
+		})
+	})
+}
+
+// trackedFiles returns the files that git tracks with the given suffix. What an editor or
+// a build has left is not of the repository.
+func trackedFiles(t *testing.T, suffix string) []string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "git", "ls-files", "-z").Output()
 	if err != nil {
@@ -39,10 +49,7 @@ func repoFiles(t *testing.T, suffix string) []string {
 	}
 	var files []string
 	for path := range strings.SplitSeq(string(out), "\x00") {
-		hidden := slices.ContainsFunc(strings.Split(filepath.Dir(path), "/"), func(folder string) bool {
-			return folder == "testdata" || len(folder) > 1 && folder[0] == '.' && folder != ".github"
-		})
-		if hidden || !strings.HasSuffix(path, suffix) {
+		if !strings.HasSuffix(path, suffix) {
 			continue
 		}
 		if _, err := os.Stat(path); err == nil { // it may be deleted and not yet committed

@@ -9,7 +9,7 @@
 #
 #   verify/mutate.sh                     everything
 #   verify/mutate.sh -file queue.go      one file
-#   verify/mutate.sh -dir remember       another package
+#   verify/mutate.sh -dir keep           another package
 #   verify/mutate.sh -names FILE         those that a file names
 #   verify/mutate.sh -sample 5%          some of them, at random; -seed N draws them again
 #   verify/mutate.sh -jobs 2             two mutants at a time

@@ -206,7 +206,7 @@ func TestDocsReadmes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, dir := range append(dirs, "batch", "explore", "explore/kubesim", "gate", "lanes", "reconciletest", "remember", "statuspage", "tracker") {
+	for _, dir := range append(dirs, "batch", "explore", "explore/kubesim", "gate", "lanes", "reconciletest", "statuspage", "tracker") {
 		text, err := os.ReadFile(filepath.Join(dir, "README.md"))
 		if err != nil {
 			t.Error(err)

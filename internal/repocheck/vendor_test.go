@@ -32,7 +32,6 @@ const (
 var packages = map[string]string{
 	"keep":          `if keep.ErrTooMany == nil { fmt.Println("a set") }`,
 	"tracker":       `fmt.Print(tracker.Appeared[:0])`,
-	"remember":      `if err := (&remember.File[string, int]{}).Open(); err == nil { fmt.Println("a file without a path") }`,
 	"statuspage":    `if w := httptest.NewRecorder(); w.Body.Len() == 0 { statuspage.New().ServeHTTP(w, httptest.NewRequest("GET", "/script.js", nil)); if w.Code != 200 { fmt.Println(w) } }`,
 	"reconciletest": `if (&reconciletest.Scenario[string, string]{}).Plans != 0 { fmt.Println("plans") }`,
 	"gate":          `if s := new(gate.Gate).Stats(); s.Limit != 0 { fmt.Println(s) }`,
@@ -45,14 +44,13 @@ var packages = map[string]string{
 var vendorSets = [][]string{
 	{},
 	{"tracker"},
-	{"remember"},
 	{"statuspage"},
 	{"reconciletest"},
 	{"gate", "lanes"},
 	{"keep"},
 	{"batch"},
 	{"explore"},
-	{"keep", "tracker", "remember", "statuspage", "reconciletest", "gate", "batch", "lanes", "explore"},
+	{"keep", "tracker", "statuspage", "reconciletest", "gate", "batch", "lanes", "explore"},
 }
 
 // TestVendor builds and runs the kernel's package example, with a line for each
@@ -139,7 +137,7 @@ func TestVendorScript(t *testing.T) {
 	}{
 		{app, nil, "vendor.sh: DEST is missing, the folder for the copy"},
 		{app, []string{""}, "vendor.sh: DEST is missing, the folder for the copy"},
-		{app, []string{"lib", "statuspages"}, "vendor.sh: no package statuspages; there are batch, explore, gate, keep, lanes, reconciletest, remember, statuspage, tracker, adapters/kube, adapters/nats, adapters/otel, adapters/prometheus"},
+		{app, []string{"lib", "statuspages"}, "vendor.sh: no package statuspages; there are batch, explore, gate, keep, lanes, reconciletest, statuspage, tracker, adapters/kube, adapters/nats, adapters/otel, adapters/prometheus"},
 		{app, []string{"-x"}, "vendor.sh: no flag -x; there are --update, --tests, --force and -h"},
 		{app, []string{"--update", "lib"}, "vendor.sh: lib has no copy to update"},
 		{app, []string{"a b"}, "and is not vendor or testdata"}, // with each of these the whole module would not build

@@ -7,7 +7,7 @@
 //
 //	go run ./mutate                     everything
 //	go run ./mutate -file queue.go      one file
-//	go run ./mutate -dir remember       another package
+//	go run ./mutate -dir keep           another package
 //	go run ./mutate -sample 5%          some, at random
 //	go run ./mutate -list               what there is, without any test
 package main

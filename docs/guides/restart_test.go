@@ -5,7 +5,11 @@ package guides_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -14,10 +18,63 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/keep"
-	"github.com/reconkernel/reconcile/remember"
 )
 
-// A Set whose actual state is a memory: see deleting-safely.md.
+// A Set whose actual state is a file of what was made: see deleting-safely.md.
+
+// A madeFile is a file of what was made, by name, with the ETag that it was made from.
+// A name that is noted before its thing is made has no ETag.
+type madeFile struct {
+	path string
+	mu   sync.Mutex // guards made
+	made map[string]string
+}
+
+func (m *madeFile) open() error {
+	data, err := os.ReadFile(m.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		data, err = []byte("{}"), nil
+	}
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, &m.made)
+}
+
+func (m *madeFile) list(context.Context) (map[string]string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.made), nil
+}
+
+// update changes what was made, and returns when the disk has the change.
+func (m *madeFile) update(change func(made map[string]string)) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	next := maps.Clone(m.made)
+	change(next)
+	data, err := json.Marshal(next)
+	if err != nil {
+		return err
+	}
+	f, err := os.Create(m.path + ".new")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), m.path); err != nil {
+		return err
+	}
+	m.made = next
+	folder, err := os.Open(filepath.Dir(m.path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close()) // the new name
+}
 
 // A store has things, each with an ETag.
 type store struct {
@@ -46,38 +103,32 @@ func (s *store) list(context.Context) (map[string]string, error) {
 
 func TestListings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "memory")
+		path := filepath.Join(t.TempDir(), "made.json")
 		happened := newDiary()
 		s := &store{etags: map[string]string{"a": "e1"}}
 		serve := func(d time.Duration) {
-			memory := &remember.File[string, string]{Path: path}
-			if err := memory.Open(); err != nil {
+			m := &madeFile{path: path}
+			if err := m.open(); err != nil {
 				t.Fatal(err)
 			}
-			defer memory.Close()
 			queue := reconcile.NewQueue[string]()
 			things := &keep.Set[string, string, string]{
 				Queue:   queue,
 				Period:  time.Minute,
 				Desired: s.list,
 				Lookup:  s.get,
-				Actual: func(context.Context) (map[string]string, error) {
-					return maps.Collect(memory.All()), nil
-				},
-				InSync: func(etag, made string) bool { return etag == made },
+				Actual:  m.list,
+				InSync:  func(etag, made string) bool { return etag == made },
 				Ensure: func(_ context.Context, name, etag string) error {
-					if err := memory.Begin(name); err != nil {
+					if err := m.update(func(made map[string]string) { made[name] = "" }); err != nil {
 						return err
 					}
 					happened.note("make %s as in %s", name, etag)
-					return memory.Done(name, etag)
+					return m.update(func(made map[string]string) { made[name] = etag })
 				},
 				Delete: func(_ context.Context, name, _ string) error {
-					if err := memory.Begin(name); err != nil {
-						return err
-					}
 					happened.note("remove what was made for %s", name)
-					return memory.Forget(name)
+					return m.update(func(made map[string]string) { delete(made, name) })
 				},
 			}
 			var group reconcile.Group

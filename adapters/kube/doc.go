@@ -46,5 +46,5 @@
 // is something else, is in a package of its own: kinds that come and go at run
 // time in kinds, typed clients of custom resources in custom, finalizers in
 // finalizer, the status and its conditions in conditions, leader election in
-// elect, items shared out among processes in shard, events about runs in events.
+// elect, events about runs in events.
 package kube

@@ -30,7 +30,6 @@ import (
 	"github.com/reconkernel/reconcile/adapters/kube/elect"
 	"github.com/reconkernel/reconcile/adapters/kube/finalizer"
 	"github.com/reconkernel/reconcile/adapters/kube/kinds"
-	"github.com/reconkernel/reconcile/adapters/kube/shard"
 	"github.com/reconkernel/reconcile/explore"
 	"github.com/reconkernel/reconcile/explore/kubesim"
 )
@@ -247,53 +246,6 @@ func TestElect(t *testing.T) {
 		Within:       2 * time.Minute,
 		CustomFaults: kubesim.Faults(),
 		Plans:        80,
-	})
-}
-
-// TestShards has two that share out items, each of which one of them runs at a time.
-func TestShards(t *testing.T) {
-	items := []string{"a", "b", "c", "d"}
-	join := func(name string) func(proc *explore.Process, w *world) {
-		return func(proc *explore.Process, w *world) {
-			client := kubernetes.NewForConfigOrDie(w.Config(proc))
-			kubesim.Run(proc, exits(func(exit func(error)) reconcile.Runner {
-				shards := &shard.Shards[string]{
-					Client: client.CoordinationV1(), Namespace: "default", Name: "set", Identity: name, Logger: proc.Logger(), Exit: exit,
-				}
-				queue := reconcile.NewQueue[string]()
-				group := &reconcile.Group{Logger: proc.Logger()}
-				group.Add("shards", shards)
-				group.Add("gained", reconcile.Feed(queue, shards.Gained(func(context.Context) ([]string, error) { return items, nil })))
-				group.Add("runs", &reconcile.Reconciler[string]{Queue: shards.Queue(queue), Workers: 4, Reconcile: func(ctx context.Context, item string) error {
-					defer w.enter("run " + item)()
-					select {
-					case <-time.After(5 * time.Second):
-					case <-ctx.Done():
-						return ctx.Err()
-					}
-					w.mu.Lock()
-					defer w.mu.Unlock()
-					w.files[item] = "done"
-					return reconcile.RecheckWithin(time.Minute)
-				}})
-				return group
-			}))
-		}
-	}
-	explore.Run(t, explore.Scenario[*world]{
-		World: newWorld(t), Start: join("a"), Others: []func(*explore.Process, *world){join("b")},
-		Steps:     func(s *explore.Environment, _ *world) { s.Advance(time.Minute) },
-		Invariant: (*world).alone,
-		Final: func(w *world) error {
-			if len(w.files) != len(items) {
-				return fmt.Errorf("done: %v, want all of %v", w.files, items)
-			}
-			return nil
-		},
-		Without:      []explore.Fault{explore.Outage, explore.Blackout}, // they take long, as renewals never rest
-		Within:       5 * time.Minute,
-		CustomFaults: kubesim.Faults(),
-		Plans:        40,
 	})
 }
 

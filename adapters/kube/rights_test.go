@@ -17,12 +17,10 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
@@ -34,7 +32,6 @@ import (
 	"github.com/reconkernel/reconcile/adapters/kube/events"
 	"github.com/reconkernel/reconcile/adapters/kube/finalizer"
 	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
-	"github.com/reconkernel/reconcile/adapters/kube/shard"
 )
 
 // A right is a verb on a resource.
@@ -142,45 +139,6 @@ var helpers = map[string]helper{
 			return errors.New(text)
 		}
 		return nil
-	}},
-	"Shards": {rights: leases("get", "list", "create", "update", "delete"), use: func(ctx context.Context, t *testing.T, p place) error {
-		// One who has left is to be removed, and somebody else writes our Lease.
-		admin := typed(t, p.admin).CoordinationV1().Leases(p.ns)
-		if _, err := admin.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-			Name: "set-left", Labels: map[string]string{"reconcile-shard-set": "set"},
-		}}, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		all, err := admin.Watch(ctx, metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer all.Stop()
-		done := make(chan struct{})
-		set := &shard.Shards[string]{
-			Client: typed(t, p.config).CoordinationV1(), Namespace: p.ns, Name: "set", Identity: "me",
-			Duration: 30 * time.Second, Period: 50 * time.Millisecond, Logger: p.logger,
-		}
-		return p.until(ctx, done, func() {
-			left, touched := true, ""
-			for change := range all.ResultChan() {
-				lease, ok := change.Object.(*coordinationv1.Lease)
-				switch {
-				case !ok:
-				case lease.Name == "set-left":
-					left = change.Type != watch.Deleted
-				case lease.Name == "set": // the list
-				case touched == "":
-					lease.Labels["touched"] = "yes"
-					if lease, err := admin.Update(ctx, lease, metav1.UpdateOptions{}); err == nil {
-						touched = lease.ResourceVersion
-					}
-				case lease.Labels["touched"] == "" && !left && lease.ResourceVersion != touched: // renewed after that
-					close(done)
-					return
-				}
-			}
-		}, set)
 	}},
 	"Recorder": {rights: []right{{"create", "events.k8s.io", "events"}, {"patch", "events.k8s.io", "events"}}, use: func(ctx context.Context, t *testing.T, p place) error {
 		client := typed(t, p.config)

@@ -8,14 +8,12 @@ package leasetest
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"sync"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	typedv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 )
 
@@ -114,45 +112,6 @@ func (l leases) Get(ctx context.Context, name string, _ metav1.GetOptions) (out 
 	err = l.do(ctx, "get", func(s *LeaseStore) error {
 		out, err = s.getLocked(name)
 		return err
-	})
-	return out, err
-}
-
-// Delete removes a lease, if its resource version is that of the preconditions.
-func (l leases) Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error {
-	return l.do(ctx, "delete", func(s *LeaseStore) error {
-		now, err := s.getLocked(name)
-		if err != nil {
-			return err
-		}
-		if p := opts.Preconditions; p != nil && p.ResourceVersion != nil && *p.ResourceVersion != now.ResourceVersion {
-			return apierrors.NewConflict(coordinationv1.Resource("leases"), name, fmt.Errorf("is at %s", now.ResourceVersion))
-		}
-		delete(s.leases, name)
-		return nil
-	})
-}
-
-// List reads all leases with the labels asked for.
-func (l leases) List(ctx context.Context, opts metav1.ListOptions) (out *coordinationv1.LeaseList, err error) {
-	selector, err := labels.Parse(opts.LabelSelector)
-	if err != nil {
-		return nil, err
-	}
-	out = new(coordinationv1.LeaseList)
-	err = l.do(ctx, "list", func(s *LeaseStore) error {
-		for _, lease := range s.leases {
-			if selector.Matches(labels.Set(lease.Labels)) {
-				out.Items = append(out.Items, *lease.DeepCopy())
-			}
-		}
-		return nil
-	})
-	slices.SortFunc(out.Items, func(a, b coordinationv1.Lease) int {
-		if a.Name < b.Name {
-			return -1
-		}
-		return 1
 	})
 	return out, err
 }

@@ -9,7 +9,9 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -21,21 +23,26 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/reconkernel/reconcile"
+	promadapter "github.com/reconkernel/reconcile/adapters/prometheus"
+	"github.com/reconkernel/reconcile/gate"
+	"github.com/reconkernel/reconcile/keep"
 )
 
-// TestPrometheus has a real Prometheus scrape a real program, the one in
-// example, with alerts.yml loaded. Alerts that this program deserves must reach
+// TestPrometheus has a real Prometheus scrape the metrics of disks in trouble, with
+// alerts.yml loaded. Alerts that this program deserves must reach
 // an alert manager, and every query of the dashboard must have an answer.
 func TestPrometheus(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute) // with a build
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 
-	program := filepath.Join(t.TempDir(), "example")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", program, "./example").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	target := start(ctx, t, exec.CommandContext(ctx, program, "-http", "127.0.0.1:0"),
-		regexp.MustCompile(`listening on http://(.*)/metrics`))[0]
+	program := httptest.NewServer(disksHandler(t))
+	defer program.Close()
+	target := program.Listener.Addr().String()
 
 	alerts := make(chan string, 100)
 	manager := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -93,6 +100,108 @@ func TestPrometheus(t *testing.T) {
 	}
 }
 
+// disksHandler serves the metrics of a program that keeps disks in sync that have all the
+// troubles disks can have. The program ends with the test.
+func disksHandler(t *testing.T) http.Handler {
+	t.Helper()
+	q := reconcile.NewQueue[string]()
+	far := &gate.Gate{Max: 3}
+	disks := &reconcile.Reconciler[string]{
+		Name:      "disks",
+		Queue:     q,
+		Workers:   4,
+		Timeout:   200 * time.Millisecond,
+		Retry:     reconcile.Backoff(50*time.Millisecond, time.Second),
+		Reconcile: attach,
+		Admit:     far.Admit,
+	}
+	poll := &reconcile.Poller[string]{
+		Name:     "disks",
+		Queue:    q,
+		Period:   500 * time.Millisecond,
+		GetItems: list,
+	}
+
+	var metrics promadapter.Collector
+	if err := promadapter.Instrument(&metrics, disks); err != nil {
+		t.Fatal(err)
+	}
+	if err := metrics.AddGate("disks", far); err != nil {
+		t.Fatal(err)
+	}
+	snapshots := newSnapshots()
+	if err := metrics.AddListing("snapshots", snapshots); err != nil {
+		t.Fatal(err)
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(&metrics)
+
+	var group reconcile.Group
+	group.Add("disks", disks)
+	group.Add("poll", poll)
+	group.Add("snapshots", snapshots)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- group.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+}
+
+// newSnapshots returns a Set of snapshots, of which one is missing and one is surplus. No
+// Reconciler corrects that: its listings are here for their metrics.
+func newSnapshots() *keep.Set[string, string, string] {
+	return &keep.Set[string, string, string]{
+		Queue:  reconcile.NewQueue[string](),
+		Period: time.Second,
+		Desired: func(context.Context) (map[string]string, error) {
+			return map[string]string{"monday": "1", "tuesday": "1"}, nil
+		},
+		Actual: func(context.Context) (map[string]string, error) {
+			return map[string]string{"sunday": "1", "monday": "1"}, nil
+		},
+		InSync: func(desired, actual string) bool { return desired == actual },
+		Ensure: func(context.Context, string, string) error { return nil },
+		Delete: func(context.Context, string, string) error { return nil },
+	}
+}
+
+// list returns the disks that there are.
+func list(context.Context) ([]string, error) {
+	disks := []string{"broken", "forbidden", "faulty", "slow", "young"}
+	for i := range 20 {
+		disks = append(disks, fmt.Sprintf("disk-%d", i))
+	}
+	return disks, nil
+}
+
+// attach attaches a disk, if it is a good one, and looks at it again every second.
+func attach(ctx context.Context, disk string) error {
+	switch disk {
+	case "broken":
+		return errors.New("disk is broken")
+	case "forbidden":
+		return reconcile.Terminal(errors.New("not ours"))
+	case "faulty":
+		panic("a fault of the program")
+	case "slow":
+		<-ctx.Done()
+		return context.Cause(ctx)
+	case "young":
+		return fmt.Errorf("being made: %w", reconcile.RequeueAfter(300*time.Millisecond))
+	}
+	select {
+	case <-time.After(rand.N(20 * time.Millisecond)):
+		return reconcile.RecheckWithin(time.Second)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // startPrometheus starts Prometheus for one target, and returns its address
 // once it serves.
 func startPrometheus(ctx context.Context, t *testing.T, target, manager string) string {
@@ -105,7 +214,7 @@ func startPrometheus(ctx context.Context, t *testing.T, target, manager string) 
 	config := fmt.Sprintf(`
 global: {scrape_interval: 200ms, scrape_timeout: 200ms, evaluation_interval: 200ms}
 rule_files: [%q]
-scrape_configs: [{job_name: example, static_configs: [{targets: [%q]}]}]
+scrape_configs: [{job_name: disks, static_configs: [{targets: [%q]}]}]
 alerting: {alertmanagers: [{static_configs: [{targets: [%q]}]}]}
 `, rules, target, manager)
 	file := filepath.Join(dir, "prometheus.yml")

@@ -62,7 +62,6 @@ type point struct {
 	behind bool // and there were events since
 	first  bool // of its instant
 	ends   bool // its context has a deadline
-	next   bool // another event of the process comes at the same instant
 	own    []Fault
 }
 
@@ -75,8 +74,6 @@ func (p point) allows(f Fault) bool {
 		return p.stale
 	case StaleWatch:
 		return p.behind
-	case Swapped:
-		return p.next
 	case Outage: // these go on for long
 		return p.nth <= outagesMax
 	case Blackout:
@@ -267,7 +264,7 @@ func (p *play) deliverLocked(d delivery) func() {
 	p.dirty = true
 	var i injection
 	if !d.decided {
-		i = p.decideLocked(d.what, point{kind: onEvent, next: p.nextOfInstantLocked(d) >= 0, own: ownOf(p.explorer, d.own)})
+		i = p.decideLocked(d.what, point{kind: onEvent, own: ownOf(p.explorer, d.own)})
 	}
 	if happens := happening(p.explorer, d.own, i.fault); happens != nil {
 		p.injectLocked(d.what, i, lateness)
@@ -277,13 +274,6 @@ func (p *play) deliverLocked(d delivery) func() {
 	case Lost: // a world may notice the loss, as late as it notices a late event, and correct it
 		p.injectLocked(d.what, i, lateness)
 		return nothing
-	case Swapped:
-		if next := p.nextOfInstantLocked(d); next >= 0 {
-			p.injectLocked(d.what, i, 0)
-			d.decided = true
-			p.events = slices.Insert(p.events, next+1, d)
-			return nothing
-		}
 	case Late, Twice:
 		p.injectLocked(d.what, i, lateness)
 		p.events = append(p.events, delivery{event: d.event, what: d.what, process: d.process, at: d.at + lateness, decided: true})
@@ -297,23 +287,11 @@ func (p *play) deliverLocked(d delivery) func() {
 	d.at = p.now()
 	p.history = append(p.history, d)
 	listeners := slices.Clone(d.process.listeners)
-	for _, proc := range p.ending {
-		if proc.slot == d.process.slot && proc != d.process {
-			listeners = append(listeners, proc.listeners...)
-		}
-	}
 	return func() {
 		for _, hear := range listeners {
 			hear(d.event)
 		}
 	}
-}
-
-// nextOfInstantLocked returns the index of the next event that comes to the process of d
-// at this instant, or -1.
-func (p *play) nextOfInstantLocked(d delivery) int {
-	now := p.now()
-	return slices.IndexFunc(p.events, func(e delivery) bool { return e.process == d.process && e.at <= now })
 }
 
 func nothing() {}
@@ -475,18 +453,6 @@ func (p *play) grantLocked(r *request) func() {
 		}
 		p.outages[name] = &outage{p.now() + p.within, outageMax - 1}
 		r.fault = Fails
-	case Overlap:
-		if r.process != r.process.slot.process || r.process.stopping || len(p.ending) > 0 {
-			break
-		}
-		p.injectLocked(r.what, r.injection, lateness)
-		r.line = len(p.outcome.journal)
-		old := r.process
-		old.name += " (old)"
-		slices.SortStableFunc(p.callers, orderOfCalls)
-		old.endsAt = p.now() + lateness
-		p.ending = append(p.ending, old)
-		return func() { close(r.turn); p.launch(old.slot) }
 	case Stops:
 		if r.process.stopping {
 			break

@@ -44,11 +44,9 @@ const (
 	StaleWatch Fault = "stale watch" // Read: for a minute the last other answer comes; then the events since that answer come again
 	Outage     Fault = "outage"      // this call and those of its name that follow fail, for as long as Scenario.Within, 100 of them at most
 	Blackout   Fault = "blackout"    // this call and all that follow fail, for as long as Scenario.Within, 100 of them at most
-	Overlap    Fault = "overlap"     // Do: the next process starts, while this one goes on for a minute; see Scenario.With
 	Lost       Fault = "lost"        // the event does not come
 	Twice      Fault = "twice"       // the event comes, and again a minute later
 	Late       Fault = "late"        // the event comes a minute later
-	Swapped    Fault = "swapped"     // the event comes after the next event of the same instant; see Scenario.With
 )
 
 // outage reports whether calls fail for a while, of which one in a plan is enough.
@@ -63,14 +61,14 @@ var faultsOf = [...][]Fault{
 	onCall:  {Fails, DiesBefore, Stops},
 	onDo:    {Fails, AnswerLost, DiesBefore, DiesAfter, Stops, Slow, NoAnswer},
 	onRead:  {Fails, DiesBefore, Stops, Slow, NoAnswer, Stale},
-	onEvent: {Lost, Twice, Late, Swapped},
+	onEvent: {Lost, Twice, Late},
 }
 
 // longFaultsOf lists those that go on for a while. They are tried after the others, and
 // after those of Scenario.CustomFaults, as their stories are longer.
 var longFaultsOf = [...][]Fault{
-	onCall:  {Outage, Blackout, Overlap},
-	onDo:    {Outage, Blackout, Overlap},
+	onCall:  {Outage, Blackout},
+	onDo:    {Outage, Blackout},
 	onRead:  {StaleWatch, Outage, Blackout},
 	onEvent: {},
 }
@@ -79,12 +77,9 @@ var longFaultsOf = [...][]Fault{
 // tried. A world may have more: see Scenario.CustomFaults.
 func Faults() []Fault {
 	return []Fault{
-		Fails, AnswerLost, DiesBefore, DiesAfter, Stops, Slow, NoAnswer, Stale, StaleWatch, Outage, Blackout, Overlap, Lost, Twice, Late, Swapped,
+		Fails, AnswerLost, DiesBefore, DiesAfter, Stops, Slow, NoAnswer, Stale, StaleWatch, Outage, Blackout, Lost, Twice, Late,
 	}
 }
-
-// onRequest lists the faults of Scenario.With.
-var onRequest = []Fault{Overlap, Swapped, NoAnswer}
 
 // A Scenario is the input of [Run]: a controller, and a world of type W. World, Start and
 // Steps are required, and State or Final. The zero value of every other field is a good
@@ -137,11 +132,9 @@ type Scenario[W any] struct {
 	// check again by itself within the time of Within.
 	Without []Fault
 
-	// With lists the faults that are tried only on request. Overlap needs a controller of
-	// which two processes may work at the same time. Swapped needs events of one instant
-	// that come from several sources, and so in no order. NoAnswer is tried anyway at
-	// calls whose context has a deadline. With lists it for a controller that must survive
-	// a call without a deadline that never returns.
+	// With lists the faults that are tried only on request: NoAnswer, at all calls. It is
+	// tried anyway at calls whose context has a deadline. With lists it for a controller
+	// that must survive a call without a deadline that never returns.
 	With []Fault
 
 	// CustomFaults lists the faults of this world besides those of [Faults], in the order
@@ -353,18 +346,13 @@ func newExplorer[W any](t *testing.T, s Scenario[W]) (*explorer, error) {
 		}
 	}
 	for _, f := range s.With {
-		if !slices.Contains(onRequest, f) {
-			wrong = fmt.Sprintf("With has %q, want one of %q, the faults that are not always tried", f, onRequest)
+		if f != NoAnswer {
+			wrong = fmt.Sprintf("With has %q, want %q, the fault that is not always tried", f, NoAnswer)
 		}
 	}
 	x := &explorer{
 		t: t, without: slices.Clone(s.Without), own: slices.Clone(s.CustomFaults), steady: s.Stable, plans: s.Plans, budget: s.Budget, seed: s.Seed,
 		workers: cmp.Or(s.Parallel, runtime.GOMAXPROCS(0)), hang: hangMax, enough: singlesMax, within: cmp.Or(s.Within, time.Hour), begun: time.Now(),
-	}
-	for _, f := range onRequest {
-		if f != NoAnswer && !slices.Contains(s.With, f) {
-			x.without = append(x.without, f)
-		}
 	}
 	x.forever = slices.Contains(s.With, NoAnswer)
 	parse := func(field string, texts []string) plan {

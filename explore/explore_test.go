@@ -43,7 +43,7 @@ func TestNoFalseAlarm(t *testing.T) {
 		},
 	} {
 		s := plain()
-		s.Steps, s.Stable, s.With = play, true, []Fault{Overlap}
+		s.Steps, s.Stable = play, true
 		r := search(t, s)
 		if r.Found != nil {
 			t.Errorf("%s: exploring finds something:\n%s", name, r.Found)
@@ -55,7 +55,6 @@ func TestNoFalseAlarm(t *testing.T) {
 // What the faults do that go on for a while.
 func TestLongFaults(t *testing.T) {
 	s := plain()
-	s.With = []Fault{Overlap}
 	s.Within = 10 * time.Minute
 	for fault, want := range map[string][]string{
 		"call put a #1: outage": {
@@ -65,10 +64,6 @@ func TestLongFaults(t *testing.T) {
 		},
 		"call get a #1: blackout": {
 			"0s event a", "0s call get a  <== blackout", "1s call get a: explore: injected fault", "2s call get a: explore: injected fault",
-		},
-		"call put a #1: overlap": {
-			"0s event a", "0s call get a", "0s call put a  <== overlap", "0s start",
-			"0s call get a", "1m1s the old process ends", "10m0s call get a",
 		},
 	} {
 		got, failure := played(t, s, fault)
@@ -140,38 +135,6 @@ func TestExploreFindsABackOffThatNeverResets(t *testing.T) {
 	}
 	if r := search(t, backOff(true)); r.Found != nil {
 		t.Errorf("exploring the correct twin finds something:\n%s", r.Found)
-	}
-}
-
-// Two at once: a count that is read and written is right only for one process.
-func TestOverlap(t *testing.T) {
-	s := of(func(c client) func(context.Context) error {
-		return func(ctx context.Context) error {
-			for {
-				is, err := Read(ctx, c.Process, "list", func() (string, error) { return strings.Repeat("x", len(c.things)), nil })
-				if err != nil || len(is) == len(c.desired) {
-					return err
-				}
-				time.Sleep(time.Second)
-				if err := c.Do(ctx, "add", func() error { c.made++; c.things[fmt.Sprint(c.made)] = ""; return nil }); err != nil {
-					return err
-				}
-			}
-		}
-	})
-	s.Without = []Fault{Stale, StaleWatch}
-	s.State = func(w *shelf) string { return fmt.Sprint(len(w.things)) }
-	s.Steps = func(s *Environment, w *shelf) {
-		w.desired["a"], w.desired["b"], w.desired["c"] = "", "", ""
-		s.Event("all")
-		s.Advance(time.Minute)
-	}
-	if r := search(t, s); r.Found != nil {
-		t.Errorf("exploring without two at once finds something:\n%s", r.Found)
-	}
-	s.With = []Fault{Overlap}
-	if r := search(t, s); r.Found == nil || !strings.HasSuffix(r.Found.Plan[0], string(Overlap)) {
-		t.Errorf("exploring finds %v, want what two at once do", r.Found)
 	}
 }
 

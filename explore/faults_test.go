@@ -91,34 +91,6 @@ func TestFaultsThatOneKindFinds(t *testing.T) {
 			},
 			plan: "call get a #1: outage", fails: "it retries without a pause: ",
 		},
-		"a child that is dropped because its parent is not known yet": {
-			work: func(c client, faulty bool) func(context.Context) error {
-				parent, child := false, false
-				c.OnEvent(func(event any) {
-					switch event {
-					case "parent":
-						parent = true
-					case "child":
-						child = parent || !faulty
-					}
-				})
-				return func(ctx context.Context) error {
-					if !parent || !child {
-						return nil
-					}
-					return c.put(ctx, "a", "1")
-				}
-			},
-			change: func(s *Scenario[*shelf]) {
-				s.With, s.Without = []Fault{Swapped}, only(Swapped)
-				s.Steps = func(s *Environment, w *shelf) {
-					s.Event("parent")
-					s.Event("child")
-					s.Advance(time.Minute)
-				}
-			},
-			plan: "event parent #1: swapped", fails: "the world is not what it is without faults",
-		},
 		"a 429 that is taken for final": {
 			work: func(c client, faulty bool) func(context.Context) error {
 				web := &http.Client{Transport: TransportOr(c.Process, c.shelf, map[Fault]http.Handler{"429": refuse})}

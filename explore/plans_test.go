@@ -239,7 +239,7 @@ func TestScenarioIsChecked(t *testing.T) {
 		"Budget is -1ns, want 0 (which means no limit) or more":                                                    func(s *Scenario[*shelf]) { s.Budget = -1 },
 		"Parallel is -1, want 0 (which means as many as there are processors) or more":                             func(s *Scenario[*shelf]) { s.Parallel = -1 },
 		`Without has "none", want one of ` + faults:                                                                func(s *Scenario[*shelf]) { s.Without = []Fault{"none"} },
-		`With has "fails", want one of ["overlap" "swapped" "no answer"], the faults that are not always tried`:    func(s *Scenario[*shelf]) { s.With = []Fault{Fails} },
+		`With has "fails", want "no answer", the fault that is not always tried`:                                   func(s *Scenario[*shelf]) { s.With = []Fault{Fails} },
 		`CustomFaults has "fails", want a name other than ` + faults:                                               func(s *Scenario[*shelf]) { s.CustomFaults = []Fault{"breaks", Fails} },
 		`CustomFaults has "", want a name other than ` + faults:                                                    func(s *Scenario[*shelf]) { s.CustomFaults = []Fault{""} },
 		`Replay has "call a", want a fault as a failure prints it, such as "call create a #1: fails"`:              func(s *Scenario[*shelf]) { s.Replay = []string{"call a"} },

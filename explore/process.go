@@ -221,11 +221,9 @@ func (s *Environment) Event(event any) {
 func (s *Environment) Redeploy() {
 	p := s.play
 	p.mu.Lock()
-	var all, stopped []*Process
+	var stopped []*Process
 	for _, slot := range p.slots {
-		all = append(all, slot.process)
-	}
-	for _, proc := range append(all, p.ending...) { // also the old process of an Overlap
+		proc := slot.process
 		if !proc.dead && !proc.stopping {
 			p.lineLocked("stop" + proc.name)
 			p.stopLocked(proc)

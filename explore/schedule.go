@@ -29,7 +29,7 @@ import (
 //	checking    checks the world, if it may have changed        Invariant     converge.go
 //	comparing   describes the world, before time passes         State        converge.go
 //	starting    starts a process in place of a dead one         Start        schedule.go
-//	ending      ends a process that stops, or overlaps with its successor    schedule.go
+//	ending      ends a process that stops                                     schedule.go
 //	delivering  decides about the first event, and delivers it  listeners    deliver.go
 //	granting    decides about one call, and lets it through     the effect   deliver.go
 //	waiting     until the next event, start, end or call                     schedule.go
@@ -108,7 +108,7 @@ type play struct {
 	bubble    string              // its name in stacks
 	processes map[string]*Process // by the goroutines in which their functions run
 	outcome   outcome
-	ending    []*Process // processes that end at an instant: they stop, or overlap with their successor
+	ending    []*Process // processes that stop, and end at an instant
 	finishing bool       // the processes are ended for good
 	turn      int        // of the journal: what several goroutines do in one turn has no order
 
@@ -240,11 +240,8 @@ func (p *play) kill(proc *Process) {
 
 // stopLocked gives a process the grace to end. Its context is to end too, by errStopped.
 func (p *play) stopLocked(proc *Process) {
-	if !slices.Contains(p.ending, proc) { // as the old process of an Overlap is
-		p.ending = append(p.ending, proc)
-		proc.endsAt = p.now() + grace
-	}
-	proc.stopping, proc.endsAt = true, min(proc.endsAt, p.now()+grace)
+	p.ending = append(p.ending, proc)
+	proc.stopping, proc.endsAt = true, p.now()+grace
 }
 
 // now returns the time since the beginning, as all times of a plan are.
@@ -315,11 +312,7 @@ func (p *play) next(until time.Duration) (act func(), wait time.Duration, descri
 	}
 	for _, proc := range p.ending {
 		if proc.endsAt <= now {
-			if proc.stopping {
-				p.lineLocked("the process ends" + proc.name)
-			} else {
-				p.lineLocked("the old process ends")
-			}
+			p.lineLocked("the process ends" + proc.name)
 			return func() { p.kill(proc) }, 0, false
 		}
 		until = min(until, proc.endsAt)
@@ -421,9 +414,6 @@ func (p *play) finish() {
 		if s.process != nil {
 			p.kill(s.process)
 		}
-	}
-	for _, proc := range slices.Clone(p.ending) {
-		p.kill(proc)
 	}
 	ended := make(chan struct{})
 	go func() {

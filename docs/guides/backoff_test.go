@@ -44,45 +44,6 @@ func TestBackOffByError(t *testing.T) {
 	}
 }
 
-func TestBackOffAndEvents(t *testing.T) {
-	loop := func(t *testing.T, hold bool, want string) {
-		synctest.Test(t, func(t *testing.T) {
-			happened := newDiary()
-			q := reconcile.NewQueue[string]()
-			q.Enqueue("vm")
-			time.AfterFunc(10*time.Second, func() { q.Offer("vm") })
-			time.AfterFunc(20*time.Second, func() { q.Enqueue("vm") })
-			time.AfterFunc(30*time.Second, func() { q.EnqueueNow("vm") })
-			run(t, &reconcile.Reconciler[string]{
-				Queue: q,
-				Reconcile: func(_ context.Context, vm string) error {
-					happened.note("%s fails", vm)
-					return errors.New("no answer")
-				},
-				Retry:       each(time.Minute),
-				HoldRetries: hold,
-				Logger:      quiet,
-			}, 2*time.Minute)
-			happened.check(t, want)
-		})
-	}
-	t.Run("at the latest", func(t *testing.T) {
-		loop(t, false, `
-0s      vm fails
-20s     vm fails
-30s     vm fails
-1m30s   vm fails
-`)
-	})
-	t.Run("HoldRetries", func(t *testing.T) {
-		loop(t, true, `
-0s      vm fails
-30s     vm fails
-1m30s   vm fails
-`)
-	})
-}
-
 // A tooMany is the answer 429 of a service, with its Retry-After.
 type tooMany struct{ after time.Duration }
 

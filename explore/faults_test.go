@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"runtime"
 	"slices"
@@ -90,6 +91,189 @@ func TestFaultsThatOneKindFinds(t *testing.T) {
 				}
 			},
 			plan: "call get a #1: outage", fails: "it retries without a pause: ",
+		},
+		"half of a pair, left by a crash": {
+			work: func(c client, faulty bool) func(context.Context) error {
+				return func(ctx context.Context) error {
+					for _, name := range []string{"disk", "record"} {
+						is, err := c.get(ctx, name)
+						if err != nil || faulty && is != "" { // it is there, and so is its record
+							return err
+						}
+						if err := c.put(ctx, name, "1"); err != nil {
+							return errors.Join(err, c.remove(context.WithoutCancel(ctx), "disk"))
+						}
+					}
+					return nil
+				}
+			},
+			change: func(s *Scenario[*shelf]) { s.Without = only(DiesAfter) },
+			plan:   "call put disk #1: dies after", fails: "the world is not what it is without faults",
+		},
+		"a thing that is created without a check": {
+			work: func(c client, faulty bool) func(context.Context) error {
+				return func(ctx context.Context) error {
+					if is, err := c.get(ctx, "status"); err != nil || is != "" {
+						return err
+					}
+					err := c.Do(ctx, "create", func() error {
+						if c.made == 0 || faulty { // the correct twin sends a token
+							c.made++
+							c.things[fmt.Sprint("disk ", c.made)] = "1"
+						}
+						return nil
+					})
+					if err != nil {
+						return err
+					}
+					return c.put(ctx, "status", "created")
+				}
+			},
+			change: func(s *Scenario[*shelf]) { s.Without = only(AnswerLost) },
+			plan:   "call create #1: answer lost", fails: "the world is not what it is without faults",
+		},
+		"a failed read that is taken for an empty answer": {
+			work: func(c client, faulty bool) func(context.Context) error {
+				return func(ctx context.Context) error {
+					want, err := Read(ctx, c.Process, "desired a", func() (string, error) { return c.desired["a"], nil })
+					if err != nil && !faulty {
+						return err
+					}
+					if want == "" {
+						return c.removeUndesired(ctx, "a")
+					}
+					return c.put(ctx, "a", want)
+				}
+			},
+			change: func(s *Scenario[*shelf]) { s.Without = only(Fails) },
+			plan:   "call desired a #2: fails", fails: "Invariant: a is removed, although desired",
+		},
+		"a removal by a stale list": {
+			work: func(c client, faulty bool) func(context.Context) error {
+				return func(ctx context.Context) error {
+					want, err := Read(ctx, c.Process, "desired", func() ([]string, error) { return slices.Collect(maps.Keys(c.desired)), nil })
+					if err != nil {
+						return err
+					}
+					if slices.Contains(want, "a") {
+						return c.put(ctx, "a", "1")
+					}
+					if _, desired := c.desired["a"]; !faulty && desired { // a precondition, which the provider checks
+						return errors.New("conflict")
+					}
+					return c.removeUndesired(ctx, "a")
+				}
+			},
+			change: func(s *Scenario[*shelf]) { s.Without = only(Stale) },
+			plan:   "call desired #2: stale", fails: "Invariant: a is removed, although desired",
+		},
+		"a removal that is given up after two tries": {
+			work: func(c client, faulty bool) func(context.Context) error {
+				tries := 0
+				return func(ctx context.Context) error {
+					if c.desired["a"] != "" {
+						return c.put(ctx, "a", "1")
+					}
+					if is, err := c.get(ctx, "a"); err != nil || is == "" {
+						return err
+					}
+					if tries++; faulty && tries > 2 {
+						return nil
+					}
+					return c.remove(ctx, "a")
+				}
+			},
+			change: func(s *Scenario[*shelf]) {
+				s.Without, s.Plans = only(Fails), 600
+				s.Steps = func(s *Environment, w *shelf) {
+					comes(s, w)
+					delete(w.desired, "a")
+					s.Event("a")
+					s.Advance(time.Minute)
+				}
+			},
+			plan: "call remove a #1: fails; call remove a #2: fails", fails: "the world is not what it is without faults",
+		},
+		"an event without a resync": {
+			work: func(c client, faulty bool) func(context.Context) error {
+				heard := false
+				c.OnEvent(func(any) { heard = true })
+				return func(ctx context.Context) error {
+					if faulty && !heard {
+						return nil
+					}
+					return c.asDesired(ctx)
+				}
+			},
+			change: func(s *Scenario[*shelf]) { s.Without = only(Lost) },
+			plan:   "event a #1: lost", fails: "the world is not what it is without faults",
+		},
+		"an event that is taken for a command": {
+			work: func(c client, faulty bool) func(context.Context) error {
+				commands := 0
+				c.OnEvent(func(any) { commands++ })
+				return func(ctx context.Context) error {
+					if !faulty {
+						return c.asDesired(ctx)
+					}
+					for ; commands > 0; commands-- {
+						if err := c.Do(ctx, "create", func() error { c.made++; c.things["a"] = fmt.Sprint(c.made); return nil }); err != nil {
+							return err
+						}
+					}
+					return nil
+				}
+			},
+			change: func(s *Scenario[*shelf]) { s.Without = only(Twice) },
+			plan:   "event a #1: twice", fails: "the world is not what it is without faults",
+		},
+		"a child that is dropped because its parent is not known yet": {
+			work: func(c client, faulty bool) func(context.Context) error {
+				parent, child := false, false
+				c.OnEvent(func(event any) {
+					switch event {
+					case "parent":
+						parent = true
+					case "child":
+						child = parent || !faulty
+					}
+				})
+				return func(ctx context.Context) error {
+					if !parent || !child {
+						return nil
+					}
+					return c.put(ctx, "a", "1")
+				}
+			},
+			change: func(s *Scenario[*shelf]) {
+				s.Without = only(Late)
+				s.Steps = func(s *Environment, w *shelf) {
+					s.Event("parent")
+					s.Advance(time.Second)
+					s.Event("child")
+					s.Advance(time.Minute)
+				}
+			},
+			plan: "event parent #1: late", fails: "the world is not what it is without faults",
+		},
+		"a goroutine that is left when its context ends": {
+			work: func(c client, faulty bool) func(context.Context) error {
+				done := make(chan error)
+				if !faulty {
+					done = make(chan error, 1)
+				}
+				return func(ctx context.Context) error {
+					go func() { done <- c.asDesired(ctx) }()
+					select {
+					case err := <-done:
+						return err
+					case <-ctx.Done():
+						return context.Cause(ctx)
+					}
+				}
+			},
+			change: func(s *Scenario[*shelf]) { s.Without = only(DiesBefore) },
+			plan:   "call get a #1: dies before", fails: "goroutines are left",
 		},
 		"a 429 that is taken for final": {
 			work: func(c client, faulty bool) func(context.Context) error {

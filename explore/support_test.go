@@ -61,6 +61,17 @@ func (c client) remove(ctx context.Context, name string) error {
 	})
 }
 
+// removeUndesired notes a removal of what is desired, which is wrong.
+func (c client) removeUndesired(ctx context.Context, name string) error {
+	return c.Do(ctx, "remove "+name, func() error {
+		if _, ok := c.desired[name]; ok {
+			c.wrong = fmt.Errorf("%s is removed, although desired", name)
+		}
+		delete(c.things, name)
+		return nil
+	})
+}
+
 // asDesired makes the things as desired.
 func (c client) asDesired(ctx context.Context) error {
 	for _, name := range slices.Sorted(maps.Keys(c.desired)) {

@@ -25,12 +25,12 @@ import (
 // plain is a scenario in which nothing is wrong: a disk is desired, made by three
 // calls, and listed only at the start.
 func plain() Scenario[string, *shop] {
-	return exhibit{play: comes, alone: true}.scenario(asDesired)
+	return setting{play: comes, alone: true}.scenario(asDesired)
 }
 
 // with returns plain with other work.
 func plainWith(controller func(client) work) Scenario[string, *shop] {
-	return exhibit{play: comes, alone: true}.scenario(controller)
+	return setting{play: comes, alone: true}.scenario(controller)
 }
 
 func search[W any](t *testing.T, s Scenario[string, W]) *explore.Report {
@@ -264,7 +264,7 @@ func TestAnEventToNobody(t *testing.T) {
 	}
 }
 
-// Each way in which a plan fails that the gallery does not show.
+// Each way in which a plan fails.
 func TestOracles(t *testing.T) {
 	idle := func(client) work { return func(context.Context, string) error { return nil } }
 	for name, test := range map[string]struct {
@@ -409,6 +409,11 @@ func TestOracles(t *testing.T) {
 				}
 			})
 		}, ""},
+		"an invariant": {func(s *Scenario[string, *shop]) {
+			s.Start = startWith(func(c client) work {
+				return func(ctx context.Context, a string) error { return c.remove(ctx, "disk "+a) }
+			})
+		}, "Invariant: disk a is removed, although desired"},
 		"nothing to disturb": {func(s *Scenario[string, *shop]) {
 			s.Start, s.Steps = startWith(idle), func(*Environment[string], *shop) {}
 		}, "the controller makes no call by Do, Read or Transport, so there is nothing to inject a fault into"},
@@ -577,7 +582,7 @@ func TestNoFalseAlarm(t *testing.T) {
 		}},
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
-			s := exhibit{play: test.play, plans: 60}.scenario(test.controller)
+			s := setting{play: test.play, plans: 60}.scenario(test.controller)
 			r := search(t, s)
 			if f := r.Found; f != nil {
 				t.Errorf("exploring finds something:\n%s", f.String())
@@ -645,7 +650,7 @@ func TestALateEventWithinAMinute(t *testing.T) {
 
 // A plan of many faults is shrunk to those that it takes.
 func TestShrink(t *testing.T) {
-	s := exhibit{play: goes, without: []explore.Fault{explore.Slow, explore.NoAnswer, explore.Stops, explore.Outage, explore.Blackout}, plans: 5000}.scenario(func(c client) work {
+	s := setting{play: goes, without: []explore.Fault{explore.Slow, explore.NoAnswer, explore.Stops, explore.Outage, explore.Blackout}, plans: 5000}.scenario(func(c client) work {
 		return removing(c, func(remove func() error) error {
 			for tries := 0; tries < 3 && remove() != nil; tries++ {
 			}

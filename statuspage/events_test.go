@@ -48,6 +48,9 @@ func TestHeadOfEventsEnds(t *testing.T) {
 		if took := time.Since(began); took != 0 || r.StatusCode != http.StatusOK || r.Header.Get("Content-Type") != "text/event-stream" {
 			t.Errorf("after %v: %d, %v; want 200 at once, and the type of a stream", took, r.StatusCode, r.Header)
 		}
+		if got := r.Header.Get("X-Accel-Buffering"); got != "no" {
+			t.Errorf("X-Accel-Buffering is %q, want no: nginx would hold events back", got)
+		}
 	})
 }
 

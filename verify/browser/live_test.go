@@ -7,248 +7,172 @@ package browser
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
 
-	"github.com/chromedp/chromedp/kb"
+	"github.com/chromedp/chromedp"
 )
 
-// TestFailingItemRises has the last of many items fail: it is first then, says
-// why, and goes back to its place when it is well.
-func TestFailingItemRises(t *testing.T) {
-	w := newWorld(t)
-	w.run(t, "a", "b", "c", "d", "zebra")
-	tb := open(t, w.page, "/")
-	tb.waitNames("a b c d zebra")
-	w.fail("zebra", errors.New("quota of 100 buckets exceeded"))
-	w.run(t, "zebra")
-	tb.waitNames("zebra a b c d")
-	if row := tb.text(".items tr.failing"); !strings.Contains(row, "zebra") || !strings.Contains(row, "quota of 100 buckets exceeded") {
-		t.Errorf("the failing row is %q", row)
-	}
-	tb.wait(`document.querySelector('.tile.bad .count')?.innerText === '1'`)
-	tb.wait(`document.title === '4 of 5 in sync · Reconcilers'`)
-	w.fail("zebra", nil)
-	w.run(t, "zebra")
-	tb.waitNames("a b c d zebra")
-	tb.wait(`document.querySelector('.items tr.failing') === null`)
+// TestLive tests what the script of the page does: updates, searches and actions without
+// loading the page again, and what happens when the connection breaks.
+func TestLive(t *testing.T) {
+	t.Run("updates keep the focus", testFocus)
+	t.Run("pause", testPause)
+	t.Run("search, sort and back", testSearch)
+	t.Run("actions", testActions)
+	t.Run("the connection breaks", testReconnect)
 }
 
-// TestFocusIsKept has the focus on a link while rows come, go and change place.
-func TestFocusIsKept(t *testing.T) {
+// testFocus has the focus on an item that rises, sinks and is removed.
+func testFocus(t *testing.T) {
 	w := newWorld(t)
-	w.run(t, "b", "c", "d")
+	w.run(t, "b", "d")
+	w.queue.EnqueueAfter("c", 1e18)
 	tb := open(t, w.page, "/")
 	tb.waitNames("b c d")
 	eval[bool](tb, `[...document.querySelectorAll('.items .name a')][1].focus() || true`)
-	focused := func() string { return eval[string](tb, "document.activeElement.innerText") }
+	check := func(names string) {
+		t.Helper()
+		tb.waitNames(names)
+		if got := eval[string](tb, "document.activeElement.innerText"); got != "c" {
+			t.Errorf("with the rows %s, the focus is on %q, want c", names, got)
+		}
+	}
 	w.run(t, "a")
-	tb.waitNames("a b c d")
-	if got := focused(); got != "c" {
-		t.Errorf("after a row came above, the focus is on %q, want c", got)
-	}
-	w.fail("c", errors.New("no"))
+	check("a b c d")
+	w.fail("c", errors.New("quota of 100 buckets exceeded"))
 	w.run(t, "c")
-	tb.waitNames("c a b d")
-	if got := focused(); got != "c" {
-		t.Errorf("after the row rose, the focus is on %q, want c", got)
+	check("c a b d")
+	if row := tb.text(".items tr.failing"); !strings.Contains(row, "quota of 100 buckets exceeded") {
+		t.Errorf("the failing row is %q", row)
 	}
+	tb.wait(`document.querySelector('.tile.bad .count')?.innerText === '1'`)
 	w.fail("c", nil)
 	w.run(t, "c")
-	tb.waitNames("a b c d")
-	if got := focused(); got != "c" {
-		t.Errorf("after the row sank, the focus is on %q, want c", got)
-	}
-}
-
-// TestFocusOfARowThatGoes has the focus on a row that a search takes away: it
-// stays near, and does not go to the top of the page.
-func TestFocusOfARowThatGoes(t *testing.T) {
-	w := newWorld(t)
-	w.queue.EnqueueAfter("a", 1e18)
-	w.queue.EnqueueAfter("b", 1e18)
-	tb := open(t, w.page, "/")
-	tb.waitNames("a b")
-	eval[bool](tb, `document.querySelector('.items .name a').focus() || true`)
-	w.queue.Remove("a")
+	check("a b c d")
+	eval[bool](tb, `(document.querySelector('#text').value = 'b') && document.querySelector('#text').dispatchEvent(new Event('input'))`)
 	tb.waitNames("b")
 	if got := eval[string](tb, "document.activeElement.id"); got != "items" {
-		t.Errorf("the focus is on %q, want items", got)
+		t.Errorf("after its row went, the focus is on %q, want items", got)
 	}
 }
 
-// TestPause stops the updates, and goes on.
-func TestPause(t *testing.T) {
+func testPause(t *testing.T) {
 	w := newWorld(t)
-	streams := newCounter(w.page)
-	tb := open(t, streams, "/")
-	streams.wait(t, 1)
+	tb := open(t, w.page, "/")
 	tb.click("#live")
 	tb.wait(`document.getElementById('live').innerText === 'Paused'`)
-	streams.wait(t, 0)
 	w.run(t, "a")
-	open(t, w.page, "/").waitNames("a") // what one reader sees, another one is told who asks
-	if got := tb.names(); got != "" {
-		t.Errorf("while paused came %s", got)
+	open(t, w.page, "/").waitNames("a") // the server sends it to a page that is live
+	if got := eval[string](tb, namesJS); got != "" {
+		t.Errorf("the paused page shows %s", got)
 	}
 	// What one asks for comes while paused too, once.
 	tb.click(".tile.in-sync")
 	tb.waitNames("a")
-	streams.wait(t, 0)
 	if got := tb.text("#live"); got != "Paused" {
 		t.Errorf("after a click on a tile it is %q, want Paused", got)
 	}
 	tb.click("#live")
 	w.run(t, "b")
 	tb.waitNames("a b")
-	if got := tb.text("#live"); got != "Live" {
-		t.Errorf("it is %q, want Live", got)
-	}
+	tb.wait(`document.getElementById('live').innerText === 'Live'`)
 }
 
-// TestReconnect has the server go away and come back at the same address. It keeps
-// the port meanwhile, which could be another's afterwards: who asks is cut off.
-func TestReconnect(t *testing.T) {
+func testSearch(t *testing.T) {
 	w := newWorld(t)
+	w.run(t, "bucket/a", "bucket/b", "key/c")
+	tb := open(t, w.page, "/")
+	tb.waitNames("bucket/a bucket/b key/c")
+	tb.click(".items thead th:nth-child(6) a") // the last run first
+	tb.waitNames("key/c bucket/b bucket/a")
+	tb.click("#text")
+	tb.do(chromedp.KeyEvent("BUCKET"))
+	tb.wait(`location.search === '?sort=last&search=BUCKET'`)
+	tb.waitNames("bucket/b bucket/a")
+	tb.waitSaid("Items 1–2 of 2")
+	w.run(t, "bucket/d")
+	tb.waitNames("bucket/d bucket/b bucket/a")
+	if got := eval[string](tb, "document.activeElement.id + ' ' + document.activeElement.value"); got != "text BUCKET" {
+		t.Errorf("after an update, the focus and the text are %q, want text BUCKET", got)
+	}
+	eval[bool](tb, "history.back() || true")
+	tb.waitNames("bucket/a bucket/b bucket/d key/c")
+}
+
+// testActions presses buttons of the list and of an item. The page is not loaded again.
+func testActions(t *testing.T) {
+	w := newWorld(t)
+	failing := []string{"a", "b", "line\nfeed"}
+	for _, item := range failing {
+		w.fail(item, errors.New("quota exceeded"))
+	}
+	w.run(t, failing...)
+	tb := open(t, w.page, "/")
+	tb.wait(`document.querySelectorAll('.items input').length === 3`)
+	eval[bool](tb, "window.mark = true")
+	for _, item := range failing {
+		w.fail(item, nil)
+	}
+	const selected = `[...document.querySelectorAll('.items input:checked')].map(b => b.value).join()`
+	tb.click(".items input[value='line%0Afeed']")
+	w.run(t, "another")
+	tb.wait(`document.querySelectorAll('.items tbody tr').length === 4`)
+	if got := eval[string](tb, selected); got != "line%0Afeed" {
+		t.Errorf("when the table has changed, %q is selected", got)
+	}
+	tb.click(".retry button")
+	if got := w.ran(t); got != "line\nfeed" {
+		t.Errorf("%q ran", got)
+	}
+	tb.waitSaid("Asked for a run now.")
+	tb.wait(`document.querySelectorAll('.items input').length === 2 && ` + selected + ` === ''`)
+	tb.click(".retry button") // and nothing is selected
+	tb.wait(`document.getElementById('said').innerText.startsWith('no item is')`)
+	tb.forgive("400")
+	tb.click(".retry button[name=all]")
+	w.ran(t)
+	w.ran(t)
+	tb.waitSaid("Asked for 2 runs now.")
+	tb.wait(`!document.querySelector('.retry')`)
+	if !eval[bool](tb, "window.mark && document.getElementById('said').checkVisibility()") {
+		t.Error("the page was loaded again, or does not show what it says")
+	}
+
+	tb = open(t, w.page, "/item?item=a")
+	tb.click("#item button[value=cancel]")
+	tb.waitSaid("The next run is cancelled.")
+	tb.wait(`document.querySelector('#item button[value=cancel]').disabled`)
+}
+
+// testReconnect has the server break all connections, and answer again later. An error
+// that was unfolded stays so.
+func testReconnect(t *testing.T) {
+	w := newWorld(t)
+	w.fail("a", errors.New(strings.Repeat("long ", 100)))
 	w.run(t, "a")
 	var away atomic.Bool
-	server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+	tb := open(t, http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 		if away.Load() {
 			panic(http.ErrAbortHandler)
 		}
 		w.page.ServeHTTP(out, r)
-	}))
-	t.Cleanup(func() { // after the tab, which would complain
-		server.CloseClientConnections()
-		server.Close()
-	})
-	tb := newTab(t, http.NotFoundHandler())
-	tb.load(server.URL + "/")
-	tb.waitNames("a")
+	}), "/item?item=a")
+	tb.click("#runs summary")
 	away.Store(true)
-	server.CloseClientConnections()
+	tb.server.CloseClientConnections()
 	tb.wait(`document.getElementById('live').innerText === 'Reconnecting'`)
-
+	tb.click("#item button[value=reconcile]")
+	tb.waitSaid("The program did not answer.")
 	away.Store(false)
-	w.run(t, "b")
-	tb.waitNames("a b")
+	w.fail("a", nil)
+	w.run(t, "a")
+	tb.wait(`document.querySelectorAll('#runs tbody tr').length === 2`)
 	tb.wait(`document.getElementById('live').innerText === 'Live'`)
+	if n := eval[int](tb, "document.querySelectorAll('#runs details[open]').length"); n != 1 {
+		t.Errorf("%d errors are unfolded, want 1", n)
+	}
 	tb.forgive("ERR_")
-}
-
-// TestSearch types into the field: the table follows, the focus stays, and what
-// is found can be linked to.
-func TestSearch(t *testing.T) {
-	w := newWorld(t)
-	w.fail("key/a", errors.New("Quota exceeded"))
-	w.run(t, "bucket/a", "bucket/b", "key/a")
-	tb := open(t, w.page, "/?sort=item")
-	tb.waitNames("bucket/a bucket/b key/a")
-	tb.click("#text")
-	tb.keys("BUCKET")
-	tb.waitNames("bucket/a bucket/b")
-	if got := eval[string](tb, "location.search"); got != "?sort=item&search=BUCKET" {
-		t.Errorf("the address has %q", got)
-	}
-	if got := eval[string](tb, "document.activeElement.id"); got != "text" {
-		t.Errorf("the focus is on %q", got)
-	}
-	tb.wait(`document.getElementById('said').innerText === 'Items 1–2 of 2'`)
-	w.run(t, "bucket/c")
-	tb.waitNames("bucket/a bucket/b bucket/c")
-	if got := eval[string](tb, "document.getElementById('text').value"); got != "BUCKET" {
-		t.Errorf("an update made %q of the text", got)
-	}
-	eval[bool](tb, `document.getElementById('text').select() || true`)
-	tb.keys("quota")
-	tb.waitNames("key/a")
-	tb.keys("!")
-	tb.wait(`document.querySelector('.empty')?.innerText === 'No item matches.'`)
-	tb.keys(kb.Backspace + kb.Enter)
-	tb.waitNames("key/a")
-}
-
-// TestSorting turns the table round by mouse and by keyboard.
-func TestSorting(t *testing.T) {
-	w := newWorld(t)
-	w.run(t, "b", "c", "a")
-	tb := open(t, w.page, "/")
-	tb.waitNames("a b c")
-	sorted := func() string {
-		return eval[string](tb, `[...document.querySelectorAll('.items th[aria-sort]')].map((th) => th.innerText.trim() + ' ' + th.getAttribute('aria-sort')).join()`)
-	}
-	tb.click(".items thead th:nth-child(6) a")
-	tb.waitNames("a c b") // the last run first
-	if got := strings.ReplaceAll(sorted(), "▼", ""); strings.Join(strings.Fields(got), " ") != "Last run descending" {
-		t.Errorf("aria-sort: %s", got)
-	}
-	tb.keys(kb.Enter) // the focus is on the link
-	tb.waitNames("b c a")
-	if got := sorted(); !strings.HasSuffix(got, "ascending") {
-		t.Errorf("aria-sort: %s", got)
-	}
-	w.run(t, "b")
-	tb.waitNames("c a b")
-	if got := eval[string](tb, "document.activeElement.closest('th').getAttribute('aria-sort')"); got != "ascending" {
-		t.Errorf("the focus is elsewhere: %s", got)
-	}
-	eval[bool](tb, "history.back() || true")
-	tb.waitNames("b a c")
-	eval[bool](tb, "history.back() || true")
-	tb.waitNames("a b c")
-}
-
-// TestPaging goes through more items than a page has, live and back.
-func TestPaging(t *testing.T) {
-	w := newWorld(t)
-	var items []string
-	for i := range 120 {
-		items = append(items, fmt.Sprintf("item-%03d", i))
-	}
-	w.run(t, items...)
-	tb := open(t, w.page, "/")
-	waitRange := func(want string) {
-		t.Helper()
-		tb.wait("document.querySelector('.range').innerText === " + quote(want))
-	}
-	waitRange("1–50 of 120")
-	tb.click("a[rel=next]")
-	tb.waitNames(strings.Join(items[50:100], " "))
-	waitRange("51–100 of 120")
-	tb.click("a[rel=next]")
-	tb.waitNames(strings.Join(items[100:], " "))
-	if got := eval[bool](tb, "document.querySelector('a[rel=next]') === null"); !got {
-		t.Error("the last page has a link to the next")
-	}
-	w.run(t, "item-120")
-	waitRange("101–121 of 121")
-	eval[bool](tb, "history.back() || true")
-	waitRange("51–100 of 121")
-	tb.click(".tile.failing, .tile.bad")
-	tb.wait(`document.querySelector('.empty')?.innerText === 'No item is failing.'`)
-	if got := eval[string](tb, "document.querySelector('#tiles a[aria-current]').innerText"); !strings.HasPrefix(got, "Failing") {
-		t.Errorf("the tile that is marked is %q", got)
-	}
-}
-
-// TestHundredThousandItems opens a page of a long queue.
-func TestHundredThousandItems(t *testing.T) {
-	w := newWorld(t)
-	for i := range 100_000 {
-		w.queue.EnqueueAfter(fmt.Sprintf("item-%06d", i), 1e18)
-	}
-	tb := open(t, w.page, "/")
-	tb.wait(`document.querySelector('.range').innerText === '1–50 of 100,000'`)
-	tb.click(".pages a:last-child")
-	tb.wait(`document.querySelector('.range').innerText === '99,951–100,000 of 100,000'`)
-	tb.click("#text")
-	tb.keys("077777")
-	tb.waitNames("item-077777")
-	if got := eval[int](tb, "document.querySelectorAll('*').length"); got > 1000 {
-		t.Errorf("the page has %d elements", got)
-	}
 }

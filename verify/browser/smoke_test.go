@@ -3,6 +3,8 @@
 
 //go:build smoke || nightly
 
+// Package browser tests the page of package statuspage in Chromium: its script, which no
+// test over HTTP runs.
 package browser
 
 import (

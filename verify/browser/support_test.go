@@ -7,34 +7,46 @@ package browser
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 )
 
+// browser is a headless Chromium with an empty profile.
 var browser context.Context
 
 func TestMain(m *testing.M) {
-	ctx, stop, err := Start(context.Background())
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath("chromium"),
+		chromedp.NoSandbox, // it may run as root, in a container
+		chromedp.DisableGPU,
+		chromedp.WSURLReadTimeout(5*time.Minute), // a machine under load may take long to start it
+		chromedp.Flag("disable-quic", true),
+		chromedp.Flag("disable-component-update", true),
+		chromedp.Flag("disable-domain-reliability", true),
+		chromedp.Flag("no-pings", true),
+	)
+	allocator, stopAllocator := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, stop := chromedp.NewContext(allocator)
+	if err := chromedp.Do(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "start Chromium, which browser/ci.sh installs:", err)
 		os.Exit(1)
 	}
 	browser = ctx
 	code := m.Run()
 	stop()
+	stopAllocator()
 	os.Exit(code)
 }
 
@@ -45,9 +57,9 @@ const patience = 3 * time.Minute
 // patience is over; in between nothing is asked again and again: the browser tells
 // when the page has changed.
 type tab struct {
-	t   *testing.T
-	ctx context.Context
-	url string // of the server
+	t      *testing.T
+	ctx    context.Context
+	server *httptest.Server
 
 	mu       sync.Mutex // guards the field below
 	problems []string   // errors in the console, and dialogs
@@ -57,17 +69,8 @@ type tab struct {
 // have caused an error, a breach of its Content-Security-Policy or a dialog.
 func open(t *testing.T, h http.Handler, path string) *tab {
 	t.Helper()
-	tb := newTab(t, h)
-	tb.load(path)
-	return tb
-}
-
-// newTab serves h, and makes an empty tab.
-func newTab(t *testing.T, h http.Handler) *tab {
-	t.Helper()
-	server := httptest.NewServer(h)
 	ctx, cancel := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
-	tb := &tab{t: t, ctx: ctx, url: server.URL}
+	tb := &tab{t: t, ctx: ctx, server: httptest.NewServer(h)}
 	if err := chromedp.Listen(ctx, tb.hear); err != nil {
 		t.Fatal(err)
 	}
@@ -78,9 +81,10 @@ func newTab(t *testing.T, h http.Handler) *tab {
 		}
 		tb.mu.Unlock()
 		cancel()
-		server.CloseClientConnections() // ends the streams
-		server.Close()
+		tb.server.CloseClientConnections() // ends the streams
+		tb.server.Close()
 	})
+	tb.do(chromedp.Navigate(tb.server.URL + path))
 	return tb
 }
 
@@ -93,9 +97,6 @@ func (tb *tab) hear(event any) {
 	case *runtime.EventExceptionThrown:
 		problem = fmt.Sprintf("%+v", e.ExceptionDetails)
 	case *log.EventEntryAdded:
-		if strings.HasSuffix(e.Entry.URL, "/favicon.ico") {
-			return // what the browser asks for by itself
-		}
 		problem = fmt.Sprintf("%s: %s %s", e.Entry.Level, e.Entry.Text, e.Entry.URL)
 	case *runtime.EventConsoleAPICalled:
 		problem = fmt.Sprintf("console.%s: %v", e.Type, e.Args)
@@ -126,14 +127,6 @@ func (tb *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	if err := chromedp.Do(ctx, steps...); err != nil {
 		tb.t.Fatal(err)
 	}
-}
-
-func (tb *tab) load(path string) {
-	tb.t.Helper()
-	if !strings.HasPrefix(path, "http") {
-		path = tb.url + path
-	}
-	tb.do(chromedp.Navigate(path))
 }
 
 // eval returns the value of a JavaScript expression.
@@ -172,13 +165,7 @@ func (tb *tab) wait(expression string) {
 // text returns what stands in an element, as it is shown.
 func (tb *tab) text(selector string) string {
 	tb.t.Helper()
-	return eval[string](tb, fmt.Sprintf("document.querySelector(%s).innerText", quote(selector)))
-}
-
-// names returns the names of the items in the table.
-func (tb *tab) names() string {
-	tb.t.Helper()
-	return eval[string](tb, namesJS)
+	return eval[string](tb, fmt.Sprintf("document.querySelector(%s).innerText", strconv.Quote(selector)))
 }
 
 const namesJS = `[...document.querySelectorAll('.items .name a')].map((a) => a.innerText).join(' ')`
@@ -186,53 +173,16 @@ const namesJS = `[...document.querySelectorAll('.items .name a')].map((a) => a.i
 // waitNames waits until the table has these items.
 func (tb *tab) waitNames(want string) {
 	tb.t.Helper()
-	tb.wait(namesJS + " === " + quote(want))
+	tb.wait(namesJS + " === " + strconv.Quote(want))
+}
+
+// waitSaid waits until the page says this about an action.
+func (tb *tab) waitSaid(want string) {
+	tb.t.Helper()
+	tb.wait("document.getElementById('said').innerText === " + strconv.Quote(want))
 }
 
 func (tb *tab) click(selector string) {
 	tb.t.Helper()
 	tb.do(chromedp.Click(chromedp.CSS(selector)))
-}
-
-// clickAndLoad clicks on what leads to another page.
-func (tb *tab) clickAndLoad(selector string) {
-	tb.t.Helper()
-	ctx, cancel := context.WithTimeout(tb.ctx, patience)
-	defer cancel()
-	if _, err := chromedp.RunResponse(ctx, chromedp.Click(chromedp.CSS(selector))); err != nil {
-		tb.t.Fatalf("click on %s: %v", selector, err)
-	}
-}
-
-func (tb *tab) keys(keys string) {
-	tb.t.Helper()
-	tb.do(chromedp.KeyEvent(keys))
-}
-
-// emulate sets the colors that the user prefers, and the size of the window.
-func (tb *tab) emulate(scheme string, width, height int64) {
-	tb.t.Helper()
-	tb.do(chromedp.EmulateViewport(width, height))
-	if _, err := chromedp.Call(tb.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
-	}); err != nil {
-		tb.t.Fatal(err)
-	}
-}
-
-func (tb *tab) withoutScripts() {
-	tb.t.Helper()
-	if _, err := chromedp.Call(tb.ctx, emulation.SetScriptExecutionDisabled,
-		emulation.SetScriptExecutionDisabledParams{Value: true}); err != nil {
-		tb.t.Fatal(err)
-	}
-}
-
-// quote returns a JavaScript string.
-func quote(s string) string {
-	data, err := json.Marshal(s)
-	if err != nil {
-		panic(err) // a string can be marshalled
-	}
-	return string(data)
 }

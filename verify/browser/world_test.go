@@ -9,9 +9,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,19 +21,19 @@ import (
 type world struct {
 	queue *reconcile.Queue[string]
 	page  *statuspage.Page
-	runs  chan string // the items that ran and were given back, in order; room for many
+	runs  chan string // the items that ran, in order; room for many
 
 	mu    sync.Mutex // guards the field below
 	fails map[string]error
 }
 
 // newWorld runs a reconciler until the test ends. After each run the item is in
-// order, and looked at again in an hour, unless it is to fail.
+// sync, and rechecked in an hour, unless it is to fail.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{
 		queue: reconcile.NewQueue[string](),
-		runs:  make(chan string, 10_000),
+		runs:  make(chan string, 1000),
 		fails: make(map[string]error),
 	}
 	loop := &statuspage.Loop[string]{Name: "assets", Queue: w.queue}
@@ -44,7 +42,7 @@ func newWorld(t *testing.T) *world {
 	w.page.Refresh = 50 * time.Millisecond
 	w.page.Logger = slog.New(slog.DiscardHandler)
 	r := &reconcile.Reconciler[string]{
-		Queue:  teller{w.queue, w.runs},
+		Queue:  w.queue,
 		Logger: w.page.Logger,
 		Retry:  func(error, int) (time.Duration, bool) { return time.Hour, true },
 		Reconcile: func(_ context.Context, item string) error {
@@ -55,7 +53,7 @@ func newWorld(t *testing.T) *world {
 			}
 			return fmt.Errorf("in sync: %w", reconcile.RecheckWithin(time.Hour))
 		},
-		OnResult: loop.OnResult(nil),
+		OnResult: loop.OnResult(func(r reconcile.Result[string]) { w.runs <- r.Item }),
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -69,23 +67,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// A teller is a queue that tells of each item that was given back.
-type teller struct {
-	*reconcile.Queue[string]
-	runs chan<- string
-}
-
-func (q teller) Done(item string) {
-	q.Queue.Done(item)
-	q.runs <- item
-}
-
-func (q teller) Requeue(item string, w reconcile.RequeueOptions) {
-	q.Queue.Requeue(item, w)
-	q.runs <- item
-}
-
-// fail makes the runs of an item fail from now on.
+// fail makes the runs of an item fail from now on, or succeed if err is nil.
 func (w *world) fail(item string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -113,41 +95,5 @@ func (w *world) ran(t *testing.T) string {
 	case <-time.After(patience):
 		t.Fatal("no run comes")
 		return ""
-	}
-}
-
-// A counter counts the streams that are open.
-type counter struct {
-	http.Handler
-	open    atomic.Int64
-	changed chan struct{} // told of each change; room for many
-}
-
-func newCounter(h http.Handler) *counter {
-	return &counter{Handler: h, changed: make(chan struct{}, 1000)}
-}
-
-func (c *counter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path == "/events" {
-		c.open.Add(1)
-		c.changed <- struct{}{}
-		defer func() {
-			c.open.Add(-1)
-			c.changed <- struct{}{}
-		}()
-	}
-	c.Handler.ServeHTTP(w, r)
-}
-
-// wait waits until so many streams are open.
-func (c *counter) wait(t *testing.T, want int64) {
-	t.Helper()
-	deadline := time.After(patience)
-	for c.open.Load() != want {
-		select {
-		case <-c.changed:
-		case <-deadline:
-			t.Fatalf("%d streams are open, want %d", c.open.Load(), want)
-		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,12 +25,12 @@ import (
 	"github.com/reconkernel/reconcile/example/cloud"
 )
 
-// An alertDay begins with a normal hour. Each alert in fires must fire within its time
-// after that hour. Alerts in may are allowed to fire, and all others are not.
+// An alertDay begins with a normal hour, and its fault lasts for two hours. Each alert in
+// fires must fire within its time after the first hour. Alerts in may are allowed to fire,
+// and all others are not.
 type alertDay struct {
 	name  string
 	bad   func(w *world)
-	acts  func(p *parts) // after an hour
 	fires map[string]time.Duration
 	may   string
 	early bool // the fault is there from the beginning
@@ -41,118 +40,48 @@ type alertDay struct {
 var alertDays = []alertDay{
 	{name: "normal"},
 	{
-		name: "the cloud answers 503 for two hours",
-		bad:  faultFrom(&answer{status: 503}, ""),
+		name: "the cloud answers 503",
+		bad:  during(hour, 24*hour, unavailable, anyCall),
 		fires: map[string]time.Duration{
 			"ReconcileListingOld": 20 * minute, "ReconcileGatePaused": 30 * minute, "ReconcileItemOutOfSync": 90 * minute,
 		},
 		may: "ReconcileErrors|ReconcileItemKeepsFailing",
 	},
 	{
-		name: "the cloud answers 401 for two hours",
-		bad:  faultFrom(&answer{status: 401}, ""),
-		fires: map[string]time.Duration{
-			"ReconcileListingOld": 20 * minute, "ReconcileGatePaused": 30 * minute, "ReconcileItemOutOfSync": 90 * minute,
-		},
-		may: "ReconcileErrors|ReconcileItemKeepsFailing",
-	},
-	{
-		name: "the listings of the cloud are answered with 403 for two hours",
-		bad:  during(hour, 24*hour, &answer{status: 403}, func(op, _ string) bool { return op == "list" }),
-		fires: map[string]time.Duration{
-			"ReconcileListingOld": 20 * minute,
-		},
-	},
-	{
-		name: "a listing of the cloud takes longer than ten Periods",
-		bad: func(w *world) {
-			w.latency = func(t time.Duration, op string) float64 {
-				if t >= hour && op == "list" {
-					return 90 * 60 / 0.3
-				}
-				return 1
-			}
-		},
+		name:  "the listings of the cloud are answered with 403",
+		bad:   during(hour, 24*hour, forbidden, isListing),
 		fires: map[string]time.Duration{"ReconcileListingOld": 20 * minute},
 	},
 	{
-		name:  "two versions with other desired states run for two hours",
+		name:  "two versions with other desired states run",
 		twice: true,
-		bad: func(w *world) {
-			time.AfterFunc(hour+minute, func() { // once both have their gates: as many calls as both can use
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				w.rate *= 4
-			})
-		},
+		bad:   func(w *world) { w.rate *= 4 }, // as many calls as both can use
 		fires: map[string]time.Duration{"ReconcileManyOutOfSync": 40 * minute},
 		may:   "ReconcileItemOutOfSync",
 	},
 	{
-		name:  "the desired state is down for two hours",
-		bad:   func(w *world) { w.desiredDown = func(t time.Duration) bool { return t >= hour } },
-		fires: map[string]time.Duration{"ReconcileListingOld": 20 * minute},
-		may:   "ReconcileErrors|ReconcileItemKeepsFailing|ReconcileItemOutOfSync",
-	},
-	{
-		name:  "there is no quota for a third for two hours",
-		bad:   during(hour, 24*hour, &answer{status: 403}, func(op, name string) bool { return op == "create" && isThird(name) }),
-		fires: map[string]time.Duration{"ReconcileItemKeepsFailing": 50 * minute, "ReconcileItemOutOfSync": 100 * minute},
-		may:   "ReconcileErrors",
-	},
-	{
-		name:  "updates are answered with 503 for two hours",
-		bad:   during(hour, 24*hour, &answer{status: 503}, func(op, _ string) bool { return op == "update" }),
-		fires: map[string]time.Duration{"ReconcileItemKeepsFailing": 40 * minute, "ReconcileErrors": 40 * minute, "ReconcileItemOutOfSync": 90 * minute},
-		may:   "ReconcileManyOutOfSync",
-	},
-	{
-		name: "calls for some assets take ten minutes, whatever their context",
+		name: "the desired state is empty",
 		bad: func(w *world) {
-			w.stuckFor = 10 * minute
-			during(hour, 24*hour, errStuck, func(_, name string) bool { return strings.HasPrefix(name, "r0-0000") })(w)
+			w.listed = func(t time.Duration, desired specs) specs {
+				if t >= hour {
+					return nil
+				}
+				return desired
+			}
 		},
-		fires: map[string]time.Duration{"ReconcileItemOutOfSync": 110 * minute},
-		may:   "ReconcileRunStuck|ReconcileItemKeepsFailing|ReconcileErrors|ReconcileWorkersBusy",
-	},
-	{
-		name:  "all names of the desired state are other ones for two hours",
-		bad:   func(w *world) { w.renamed = func(t time.Duration) bool { return t >= hour } },
 		fires: map[string]time.Duration{"ReconcileListingRejected": 10 * minute},
-		may:   "ReconcileItemOutOfSync|ReconcileQueueSlow",
+		may:   "ReconcileItemOutOfSync", // the rejected items wait
 	},
-
 	{
 		name:  "reads of an asset are five minutes old", // what was created is created again, and refused
 		bad:   func(w *world) { w.behind = 5 * minute },
 		fires: map[string]time.Duration{"ReconcileItemKeepsFailing": 90 * minute},
+		may:   "ReconcileErrors", // a write with the version that was read is refused
 		early: true,
 	},
-
-	// These need nobody.
 	{
-		name: "30 % of the calls fail for two hours",
-		bad: func(w *world) {
-			w.fault = func(t time.Duration, _, _ string) error {
-				if t >= hour && rand.Float64() < 0.3 {
-					return &answer{status: 503}
-				}
-				return nil
-			}
-		},
-		may: "ReconcileItemKeepsFailing", // half of the runs fail, and of six hundred items one may do so eleven times in a row
-	},
-	{name: "for five minutes the cloud asks for a pause of a day", bad: during(hour, hour+5*minute, &answer{503, 24 * hour}, anyCall)},
-	{name: "listings of both sides lack a page of ten, or repeat one", bad: pagesMissing},
-	{name: "a listing of the cloud takes three minutes", bad: slowListings},
-	{name: "a thousand further assets are desired at once", bad: func(w *world) { w.grow(hour, 1000) }},
-	{name: "calls take longer by the minute, up to forty times", bad: func(w *world) {
-		w.latency = func(t time.Duration, _ string) float64 { return min(40, max(1, t.Minutes()-60)) }
-	}},
-
-	{
-		name: "a region of four hangs for two hours",
-		bad:  faultFrom(errHangs, "r0"),
+		name: "a region of four hangs",
+		bad:  during(hour, 24*hour, cloud.ErrHangs, ofFirstRegion),
 		fires: map[string]time.Duration{
 			"ReconcileErrors": 40 * minute, "ReconcileItemKeepsFailing": 60 * minute, "ReconcileItemOutOfSync": 90 * minute,
 		},
@@ -160,60 +89,17 @@ var alertDays = []alertDay{
 	},
 	{
 		name:  "runs of a region ignore their context",
-		bad:   faultFrom(errStuck, "r0"),
+		bad:   during(hour, 24*hour, errStuck, ofFirstRegion),
 		fires: map[string]time.Duration{"ReconcileRunStuck": 25 * minute},
 		may:   "ReconcileErrors|ReconcileItemOutOfSync|ReconcileWorkersBusy|ReconcileQueueSlow|ReconcileQueueStalled|ReconcileItemKeepsFailing|ReconcileManyOutOfSync",
 	},
-	{
-		name:  "the desired state is empty for two hours",
-		bad:   desiredEmpty,
-		fires: map[string]time.Duration{"ReconcileListingRejected": 10 * minute},
-		may:   "ReconcileItemOutOfSync", // the rejected items wait
-	},
-	{
-		name: "the desired state is empty for two hours, and listings of the cloud fail after half an hour",
-		bad: func(w *world) {
-			desiredEmpty(w)
-			during(hour+30*minute, 24*hour, &answer{status: 403}, func(op, _ string) bool { return op == "list" })(w)
-		},
-		fires: map[string]time.Duration{"ReconcileListingRejected": 10 * minute, "ReconcileListingOld": 50 * minute},
-		may:   "ReconcileItemOutOfSync",
-	},
-	{
-		name: "created assets never become ready",
-		bad: func(w *world) {
-			w.build = func(string) time.Duration {
-				if w.now() < hour {
-					return minute
-				}
-				return 24 * hour
-			}
-		},
-		fires: map[string]time.Duration{"ReconcileItemOutOfSync": 100 * minute},
-	},
-	{
-		name: "an operator pauses for two hours, and the cloud is down meanwhile",
-		bad:  faultFrom(&answer{status: 503}, ""),
-		acts: func(p *parts) { p.gate.PauseUntil(time.Now().Add(2 * hour)) },
-		fires: map[string]time.Duration{
-			"ReconcileListingOld": 20 * minute, "ReconcileGatePaused": 15 * minute, "ReconcileItemOutOfSync": 90 * minute,
-		},
-		may: "ReconcileErrors",
-	},
-}
 
-// faultFrom is a fault of the calls for what has a prefix, from an hour on.
-func faultFrom(fault error, prefix string) func(w *world) {
-	return during(hour, 24*hour, fault, func(_, name string) bool { return strings.HasPrefix(name, prefix) })
-}
-
-func desiredEmpty(w *world) {
-	w.desiredListing = func(t time.Duration, all map[string]string) map[string]string {
-		if t < hour {
-			return all
-		}
-		return nil
-	}
+	// These need nobody.
+	{name: "for five minutes the cloud asks for a pause of a day", bad: during(hour, hour+5*minute, &cloud.Error{Code: 503, RetryAfter: 24 * hour}, anyCall)},
+	{name: "a listing of the cloud takes three minutes", bad: slowListings},
+	{name: "calls take longer by the minute, up to forty times", bad: func(w *world) {
+		w.latency = func(t time.Duration, _ string) float64 { return min(40, max(1, t.Minutes()-60)) }
+	}},
 }
 
 // TestAlerts has a real Prometheus evaluate the alerts of adapters/prometheus over recorded
@@ -261,7 +147,7 @@ func TestAlerts(t *testing.T) {
 // scrapes them, once a minute.
 func (d *alertDay) record(t *testing.T, text *strings.Builder, used string) {
 	const assets = 1000
-	w := newWorld(assets)
+	w := newWorld(t.Context(), assets)
 	if d.bad != nil {
 		d.bad(w)
 	}
@@ -271,15 +157,12 @@ func (d *alertDay) record(t *testing.T, text *strings.Builder, used string) {
 	rec := &recorder{series: map[string][]string{}, used: used}
 	w.watch = func(p *parts) { rec.watch(t, p) }
 	var all sync.WaitGroup
-	all.Go(func() { ours(ctx, w, nil) })
+	all.Go(func() { ours(ctx, w) })
 	synctest.Wait()
 	w.watch = nil
 	for i := 0; ctx.Err() == nil; i++ {
 		if i == 60 && d.twice {
-			all.Go(func() { ours(otherVersion(ctx), w, nil) })
-		}
-		if i == 60 && d.acts != nil {
-			d.acts(rec.parts)
+			all.Go(func() { ours(otherVersion(ctx), w) })
 		}
 		rec.scrape(t, i)
 		time.Sleep(minute)

@@ -303,78 +303,6 @@ func TestLimitAdapts(t *testing.T) {
 	}
 }
 
-// Which results add to the limit, and which halve it.
-func TestLimitAfterEachOutcome(t *testing.T) {
-	wants := map[string]int{"": 6, "plan": 6, "reason": 6, "recheck": 6, "busy": 1, "wait": 1}
-	for how, outcome := range outcomes {
-		g := &Gate{Slow: busy}
-		g.SetLimit(5)
-		var others []func(reconcile.Outcome, error, time.Duration)
-		for len(others) < 4 {
-			done, _ := g.Admit(t.Context())
-			others = append(others, done)
-		}
-		for range 5 { // alone in taking the last place
-			done, _ := g.Admit(t.Context())
-			for len(others) > 0 && wants[how] == 1 {
-				others[0](reconcile.Aborted, nil, 0)
-				others = others[1:]
-			}
-			done(outcome.o, outcome.err, 0)
-		}
-		want := wants[how]
-		if want == 0 {
-			want = 5
-		}
-		if got := g.Stats().Limit; got != want {
-			t.Errorf("the limit is %d after five of %q, want %d", got, how, want)
-		}
-	}
-}
-
-// SetLimit is the number of workers, changed while they work and wait. It lets in no
-// more than the budget does.
-func TestSetLimit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := new(Gate)
-		g.SetLimit(1)
-		var items []string
-		for i := range 9 {
-			items = append(items, strconv.Itoa(i)+"@10s")
-		}
-		l := launch(t, g, record.New(), 6, items...)
-		at := func(d time.Duration, want Stats) {
-			t.Helper()
-			time.Sleep(d)
-			g.SetLimit(want.Limit)
-			synctest.Wait()
-			if got := g.Stats(); got != want {
-				t.Errorf("after SetLimit(%d), Stats() = %+v, want %+v", want.Limit, got, want)
-			}
-			check(t, g)
-		}
-		at(1*time.Second, Stats{Limit: 3, InFlight: 3, Waiting: 1}) // 1 and 2 start at once
-		at(1*time.Second, Stats{Limit: 1, InFlight: 3, Waiting: 1}) // they go on until 10s and 11s
-		at(7*time.Second, Stats{Limit: 2, InFlight: 3, Waiting: 1})
-		at(3*time.Second, Stats{Limit: 9, InFlight: 6}) // 12s: 3 and 4 since 11s
-		time.Sleep(20 * time.Second)
-		l.Want(t, strings.Split("0s 0@10s, 1s 1@10s, 1s 2@10s, 11s 3@10s, 11s 4@10s, 12s 5@10s, 12s 6@10s, 12s 7@10s, 12s 8@10s", ", ")...)
-		l.end()
-		mustBeIdle(t, g)
-	})
-	synctest.Test(t, func(t *testing.T) {
-		g := &Gate{Every: 10 * time.Second, Burst: 2, Max: 9}
-		g.SetLimit(1)
-		l := launch(t, g, record.New(), 9, "a@1h", "b@1h", "c@1h", "d@1h")
-		time.Sleep(time.Minute)
-		g.SetLimit(9)
-		time.Sleep(time.Minute)
-		l.Want(t, strings.Split("0s a@1h, 1m0s b@1h, 1m0s c@1h, 1m10s d@1h", ", ")...)
-		l.end()
-		mustBeIdle(t, g)
-	})
-}
-
 // The limit is kept for the next Run, but not beyond bounds that were changed.
 func TestLimitFollowsNewBounds(t *testing.T) {
 	g := new(Gate)
@@ -384,14 +312,6 @@ func TestLimitFollowsNewBounds(t *testing.T) {
 		if got := g.Stats().Limit; got != c.want {
 			t.Errorf("Min %d, Max %d: the limit is %d, want %d", c.low, c.high, got, c.want)
 		}
-	}
-}
-
-// Before the first run a budget is whole.
-func TestStatsBeforeTheFirstRun(t *testing.T) {
-	g := &Gate{Every: time.Hour, Burst: 3, Max: 7}
-	if got, want := g.Stats(), (Stats{Limit: 7}); got != want {
-		t.Errorf("Stats() = %+v, want %+v", got, want)
 	}
 }
 
@@ -417,35 +337,6 @@ func TestTurnsAreFirstComeFirstServed(t *testing.T) {
 			time.Sleep(time.Hour)
 			j.Want(t, strings.Split("0s first@10s, 10s 0@1h, 20s 2@1h, 30s 3@1h, 40s late", ", ")...)
 			for _, l := range append(loops, late) {
-				l.end()
-			}
-			mustBeIdle(t, g)
-		})
-	}
-}
-
-// Alone, a Run has all of a budget; those that share it take turns.
-func TestBudgetIsTakenByTurns(t *testing.T) {
-	for _, workers := range []int{1, 3} {
-		synctest.Test(t, func(t *testing.T) {
-			g, j := &Gate{Every: time.Second}, record.New()
-			many := func(name string, n int) []string { return slices.Repeat([]string{name}, n) }
-			loops := []*loop{launch(t, g, j, workers, many("crowd", 1000)...)}
-			time.Sleep(10500 * time.Millisecond)
-			for _, name := range []string{"one", "two"} {
-				loops = append(loops, launch(t, g, j, workers, many(name, 20)...))
-				synctest.Wait()
-			}
-			time.Sleep(45 * time.Second)
-			var want []string
-			for i := range 11 {
-				want = append(want, fmt.Sprintf("%ds crowd", i))
-			}
-			for i := range 45 {
-				want = append(want, fmt.Sprint(time.Duration(11+i)*time.Second)+" "+[]string{"crowd", "one", "two"}[i%3])
-			}
-			j.Want(t, want...)
-			for _, l := range loops {
 				l.end()
 			}
 			mustBeIdle(t, g)
@@ -648,22 +539,6 @@ func TestStatsOfAPause(t *testing.T) {
 		mustBe(Stats{Next: 58 * time.Second, Pauses: 2, PausedSince: begun.Add(2 * time.Second), Until: begun.Add(time.Minute)})
 		log.Want(t, "1s WARN gate paused by the result of a run 1m0s", "2s INFO gate resumed 1s",
 			"2s WARN gate paused by PauseUntil "+begun.Add(time.Minute).String())
-	})
-}
-
-// What Slow and Pause are called with, and after which runs.
-func TestSlowAndPauseAreCalledAfterEachRunExceptAborted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		calls := record.New()
-		g := &Gate{
-			Slow:  func(err error, took time.Duration) bool { calls.Note("slow %v %v", err, took); return false },
-			Pause: func(err error) time.Duration { calls.Note("pause %v", err); return 0 },
-		}
-		l := launch(t, g, record.New(), 1, "a@1s", "b@2s=busy", "c=aborted", "d@1h")
-		time.Sleep(time.Minute)
-		l.end()
-		calls.Want(t, strings.Split("1s slow <nil> 1s, 1s pause <nil>, 3s slow "+errBusy.Error()+" 2s, 3s pause "+errBusy.Error(), ", ")...)
-		mustBeIdle(t, g)
 	})
 }
 

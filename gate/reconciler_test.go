@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,28 +16,9 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
-	"github.com/reconkernel/reconcile/internal/record"
 )
 
 // What a gate does to real Reconcilers.
-
-// serve runs r, with the fields that it lacks, and returns what ends it and waits.
-func serve(t *testing.T, r *reconcile.Reconciler[string]) (end func()) {
-	t.Helper()
-	if r.Logger == nil {
-		r.Logger = slog.New(slog.DiscardHandler)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- r.Run(ctx) }()
-	return func() {
-		t.Helper()
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("Run = %v, want nil", err)
-		}
-	}
-}
 
 func TestWrongFieldEndsRun(t *testing.T) {
 	q := reconcile.NewQueue[string]()
@@ -49,126 +29,6 @@ func TestWrongFieldEndsRun(t *testing.T) {
 	}
 	if err := r.Run(t.Context()); fmt.Sprint(err) != "reconcile: admit: gate: Gate.Max is -1, want 0 (which means no limit) or more" {
 		t.Errorf("Run = %v", err)
-	}
-}
-
-// While the gate is paused one item is in hand, the others are in the queue, where
-// events are folded into them; no failure is added by it, and none is lost.
-func TestPauseKeepsItemsAndTheirFailures(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		j, q := record.New(), reconcile.NewQueue[string]()
-		g := &Gate{
-			Logger: slog.New(slog.DiscardHandler),
-			Pause: func(err error) time.Duration {
-				if errors.Is(err, errBusy) {
-					return time.Minute
-				}
-				return 0
-			},
-		}
-		var down atomic.Bool
-		defer serve(t, &reconcile.Reconciler[string]{
-			Queue: q, Admit: g.Admit, Workers: 4, Timeout: 30 * time.Second,
-			Retry: reconcile.Backoff(10*time.Second, 10*time.Second),
-			Reconcile: func(_ context.Context, item string) error {
-				j.Note("%s", item)
-				switch {
-				case down.Load():
-					return fmt.Errorf("%w: %w", errBusy, reconcile.RequeueWithin(time.Minute))
-				case item == "bad":
-					return errBoom
-				}
-				return nil
-			},
-		})()
-		q.Enqueue("bad")
-		time.Sleep(time.Second)
-		down.Store(true)
-		q.Enqueue("a")
-		time.Sleep(time.Second)
-		for _, item := range []string{"a", "b", "c", "b"} {
-			q.Enqueue(item)
-		}
-		time.Sleep(10 * time.Minute)
-		synctest.Wait()
-		s := q.Stats()
-		if s.InFlight != 1 || s.Ready+s.Waiting != 3 {
-			t.Errorf("Stats() = %+v, want one item in hand and three in the queue", s)
-		}
-		for item, want := range map[string]int{"bad": 1, "a": 0, "b": 0} {
-			if state := q.State(item); state.Failures > want {
-				t.Errorf("State(%s) = %+v, want %d failures at most", item, state, want)
-			}
-		}
-		if probes := len(j.Lines()) - 2; probes != 10 {
-			t.Errorf("%d probes in ten minutes, want one a minute: %v", probes, j.Lines())
-		}
-		down.Store(false)
-		time.Sleep(time.Minute)
-		if s := g.Stats(); !s.PausedSince.IsZero() || s.Pauses != 1 {
-			t.Errorf("Stats() = %+v, want it open after one pause", s)
-		}
-	})
-}
-
-// An item in hand at the end is given back as it was, and its turn is not used up.
-func TestShutdownGivesBackTheWaitingItem(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q, g := reconcile.NewQueue[string](), &Gate{Every: time.Hour}
-		q.Enqueue("a")
-		q.Enqueue("b")
-		end := serve(t, &reconcile.Reconciler[string]{Queue: q, Admit: g.Admit, Workers: 3, Reconcile: func(context.Context, string) error { return nil }})
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		if s := q.State("b"); s.Phase != reconcile.InFlight {
-			t.Errorf("State(b) = %+v, want it in hand", s)
-		}
-		end()
-		if s := q.State("b"); s.Phase != reconcile.Ready {
-			t.Errorf("State(b) = %+v, want it ready", s)
-		}
-		if next := g.Stats().Next; next != time.Hour-time.Minute {
-			t.Errorf("the budget allows a run in %v, want 59m0s", next)
-		}
-		mustBeIdle(t, g)
-	})
-}
-
-// While others wait, none starts a second run before each of them started one.
-func TestLimitIsTakenByTurns(t *testing.T) {
-	for seed := range uint64(10) {
-		synctest.Test(t, func(t *testing.T) {
-			r, mu := rand.New(rand.NewPCG(seed, 1)), sync.Mutex{}
-			g := &Gate{Max: 3}
-			names := []string{"a", "b", "c", "d"}
-			var order []string
-			for _, name := range names {
-				q := reconcile.NewQueue[string]()
-				for i := range 50 {
-					q.Enqueue(fmt.Sprint(i))
-				}
-				defer serve(t, &reconcile.Reconciler[string]{Queue: q, Admit: g.Admit, Workers: 5, Reconcile: func(context.Context, string) error {
-					mu.Lock()
-					order = append(order, name)
-					d := time.Duration(1 + r.IntN(1e9))
-					mu.Unlock()
-					time.Sleep(d)
-					return nil
-				}})()
-				synctest.Wait()
-			}
-			time.Sleep(time.Hour)
-			mu.Lock()
-			defer mu.Unlock()
-			if len(order) != 200 {
-				t.Fatalf("seed %d: %d runs, want 200", seed, len(order))
-			}
-			for i := 3; i+8 < 150; i++ { // all wait by then
-				if next := slices.Index(order[i+1:], order[i]); next != 3 {
-					t.Fatalf("seed %d: run %d is the next of %s after %d others, want 3", seed, i, order[i], next)
-				}
-			}
-		})
 	}
 }
 

@@ -109,7 +109,7 @@ var homes = map[string][]string{
 	"docs/design/from-the-seeds.md": {"docs/guides", "example"},
 	"docs/guides/":                  {"docs/guides/..."},
 	"docs/kube.md":                  {"adapters/kube/..."},
-	"docs/metrics.md":               {"adapters/prometheus", "adapters/otel", "bench/prometheus"},
+	"docs/metrics.md":               {"adapters/prometheus", "adapters/otel"},
 	"docs/nats.md":                  {"adapters/nats/..."},
 	"docs/production.md":            {"adapters/prometheus", "verify/badday"},
 	"docs/verification.md":          {"internal/...", "verify/..."},

@@ -2,11 +2,7 @@ module github.com/reconkernel/reconcile/bench
 
 go 1.26.0
 
-replace (
-	github.com/reconkernel/reconcile => ../
-	github.com/reconkernel/reconcile/adapters/kube => ../adapters/kube
-	github.com/reconkernel/reconcile/adapters/prometheus => ../adapters/prometheus
-)
+replace github.com/reconkernel/reconcile => ../
 
 require (
 	github.com/go-logr/logr v1.4.3
@@ -76,5 +72,3 @@ require (
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
-
-replace github.com/reconkernel/reconcile/explore/kubesim => ../explore/kubesim

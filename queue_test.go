@@ -235,13 +235,6 @@ func TestBackgroundGetsOneInN(t *testing.T) {
 	}
 }
 
-func TestBackgroundIsTakenWhenNoEventIsReady(t *testing.T) {
-	inBackground(t, math.MaxInt, func(t *testing.T, q *reconcile.Queue[string]) {
-		q.Offer("a")
-		mustTakeAll(t, q, "a")
-	})
-}
-
 // Neither starves: an event never waits for more than one observation, and
 // events without end let each observation through in its time.
 func TestBackgroundStarvesNoItem(t *testing.T) {
@@ -577,54 +570,6 @@ func TestContextThatPanicsInDoneTakesNothing(t *testing.T) {
 			mustTakeAll(t, q, "a")
 		})
 	}
-}
-
-// What is ready, or ready next, can be taken after Close, and what is later is
-// dropped. A drain, which takes until ErrClosed, ends for all who drain, and not
-// before the last run that is to come.
-func TestCloseLetsReadyItemsBeTaken(t *testing.T) {
-	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
-		for _, item := range []string{"ready next", "held next", "settled", "failed", "due"} {
-			q.Enqueue(item)
-		}
-		mustTakeAll(t, q, "ready next", "held next", "settled", "failed", "due")
-		q.EnqueueAfter("due", time.Hour)
-		time.Sleep(time.Hour)
-		q.EnqueueAfter("held next", time.Hour)
-		q.EnqueueAfter("waiting", time.Hour)
-		q.Requeue("settled", reconcile.RequeueOptions{Delay: time.Hour, Recheck: true})
-		q.Enqueue("ready next")
-		q.Enqueue("ready")
-		q.Close()
-		q.Close()
-		q.EnqueueNow("late")
-		for item, want := range map[string]bool{"ready next": true, "held next": false, "due": true} {
-			if s := q.State(item); s.Again != want {
-				t.Errorf("State(%q) after Close: %+v, want Again %t", item, s, want)
-			}
-		}
-		wantStats(t, q, reconcile.Stats{Ready: 1, InFlight: 4, Again: 2, Enqueued: 10, Taken: 5, Requeued: 1})
-		mustTakeAll(t, q, "ready")
-
-		one, two := startDequeue(t.Context(), q), startDequeue(t.Context(), q)
-		for _, item := range []string{"ready", "held next"} {
-			q.Done(item)
-			mustWait(t, one)
-			mustWait(t, two)
-		}
-		q.Requeue("failed", reconcile.RequeueOptions{Delay: time.Hour, Err: errBoom})
-		q.Done("due")
-		q.Done("ready next")
-		a, b := mustReturn(t, one), mustReturn(t, two)
-		if got := a.item + ", " + b.item; got != "due, ready next" && got != "ready next, due" {
-			t.Errorf("the drain took %s, want due and ready next", got)
-		}
-		mustEnd(t, q)
-		mustAgree(t, q)
-		q.Requeue(a.item, reconcile.RequeueOptions{}) // once more
-		mustTakeAll(t, q, a.item)
-		mustEnd(t, q)
-	})
 }
 
 func TestZeroQueuePanicNamesNewQueue(t *testing.T) {
@@ -1118,118 +1063,6 @@ func TestRemovedItemsAreGarbageCollected(t *testing.T) {
 	}
 }
 
-// TestHas has every way to be known, and not to be.
-func TestHas(t *testing.T) {
-	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
-		q.Enqueue("in flight")
-		q.Enqueue("settled")
-		q.Enqueue("done")
-		mustTakeAll(t, q, "in flight", "settled", "done")
-		q.Requeue("settled", reconcile.RequeueOptions{Delay: time.Hour, Recheck: true})
-		q.Done("done")
-		q.EnqueueAfter("in flight", time.Hour)
-		q.Enqueue("ready")
-		q.EnqueueWithin("waiting", time.Hour)
-		q.Enqueue("removed")
-		q.Remove("removed")
-		for item, want := range map[string]string{
-			"in flight": "in flight", "settled": "waiting", "ready": "ready", "waiting": "waiting",
-			"done": "idle", "removed": "idle", "unknown": "idle",
-		} {
-			if got := q.State(item).Phase.String(); got != want {
-				t.Errorf("State(%q).Phase: %s, want %s", item, got, want)
-			}
-			if got := q.Has(item); got != (want != "idle") {
-				t.Errorf("Has(%q): %t, though it is %s", item, got, want)
-			}
-		}
-		wantStats(t, q, reconcile.Stats{Ready: 1, Waiting: 2, InFlight: 1, Rechecks: 1, Enqueued: 7, Taken: 3, Requeued: 1})
-	})
-}
-
-// Each step gives an item in flight back, and says how often it has failed then.
-func TestFailuresInARow(t *testing.T) {
-	type queue = reconcile.Queue[string]
-	e1, e2, wrapped := errors.New("first"), errors.New("second"), fmt.Errorf("wrapped: %w", reconcile.ErrAborted)
-	inBubble(t, func(t *testing.T, q *queue) {
-		for i, step := range []struct {
-			back     func(q *queue)
-			failures int
-			err      error
-		}{
-			{func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Delay: time.Hour, Err: e1}) }, 1, e1},
-			{func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Err: e2, MinDelay: time.Second}) }, 2, e2},
-			{func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Err: reconcile.ErrAborted}) }, 2, e2},
-			{func(q *queue) {
-				q.Requeue("x", reconcile.RequeueOptions{Delay: time.Hour, MinDelay: time.Hour, Recheck: true, Err: reconcile.ErrAborted})
-			}, 2, e2},
-			{func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Err: wrapped}) }, 3, wrapped}, // only as it is
-			{func(q *queue) { q.RequeueAfter("x", time.Hour) }, 0, nil},                             // a plan: no failure
-			{func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Err: reconcile.ErrAborted}) }, 0, nil},
-			{func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Delay: time.Hour, Recheck: true, Err: e1}) }, 1, e1},
-			{func(q *queue) { q.Enqueue("x"); q.Done("x") }, 0, nil}, // though it has a next run
-			{func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Err: e1}) }, 1, e1},
-			{func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Delay: time.Hour, Recheck: true}) }, 0, nil},
-			{func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Err: e1}) }, 1, e1},
-			{func(q *queue) { q.Done("x"); q.Enqueue("x") }, 0, nil}, // gone, and there again
-			{func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Err: e1}) }, 1, e1},
-			{func(q *queue) { q.Requeue("x", reconcile.RequeueOptions{Err: e1}); q.Remove("x"); q.Enqueue("x") }, 0, nil},
-		} {
-			want := func(when string) {
-				if s := q.State("x"); s.Failures != step.failures || s.Err != step.err {
-					t.Errorf("step %d, %s: %d failures, the last is %v, want %d and %v", i, when, s.Failures, s.Err, step.failures, step.err)
-				}
-			}
-			q.EnqueueNow("x") // changes nothing, as what follows
-			mustTakeAll(t, q, "x")
-			step.back(q)
-			want("given back")
-			q.Offer("x")
-			q.EnqueueNow("x")
-			mustTakeAll(t, q, "x")
-			want("in flight")
-			q.Enqueue("x")
-			q.Remove("x")
-			want("in flight, its next run removed")
-			q.Requeue("x", reconcile.RequeueOptions{Err: reconcile.ErrAborted})
-			want("aborted")
-		}
-	})
-}
-
-func TestAllYieldsItemsInOrder(t *testing.T) {
-	inBackground(t, 2, func(t *testing.T, q *reconcile.Queue[string]) {
-		q.EnqueueAfter("due 3", 3*time.Hour)
-		q.EnqueueAfter("ready 1", 90*time.Minute)
-		q.EnqueueWithin("due 2, first", 2*time.Hour)
-		q.EnqueueAfter("due 2, second", 2*time.Hour)
-		q.Enqueue("flying")
-		q.Enqueue("flying too")
-		mustTakeAll(t, q, "flying", "flying too")
-		q.Enqueue("flying")
-		q.EnqueueAfter("flying too", time.Hour)
-		q.Offer("seen")
-		time.Sleep(90 * time.Minute)
-		q.Enqueue("ready 2")
-		q.Enqueue("removed")
-		q.Requeue("flying", reconcile.RequeueOptions{Err: errBoom})
-		q.Remove("removed")
-
-		var got []string
-		for item, s := range q.All() {
-			got = append(got, fmt.Sprintf("%s: %v", item, s.Phase))
-			wantState(t, q, item, s)
-		}
-		want := []string{
-			"flying too: in flight", "ready 1: ready", "seen: ready", "ready 2: ready", "flying: ready",
-			"due 2, first: waiting", "due 2, second: waiting", "due 3: waiting",
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("All:\n got %q\nwant %q", got, want)
-		}
-	})
-}
-
 // More settled items are due than one call promotes: a verb that comes for one that
 // is left finds it ready, and pending, since it was due, and in its turn.
 func TestVerbFindsAnItemThatIsDueReadySinceThen(t *testing.T) {
@@ -1277,51 +1110,6 @@ func TestVerbFindsAnItemThatIsDueReadySinceThen(t *testing.T) {
 					t.Fatalf("%d is taken at place %d", got, i)
 				}
 			}
-		})
-	}
-}
-
-// With a Background an event does not wait for what a poll, a retry, a scheduled run
-// or a recheck made ready, whatever became of that meanwhile.
-func TestEventsGoBeforeTheBackground(t *testing.T) {
-	type options = reconcile.RequeueOptions
-	for name, o := range map[string]options{
-		"offered":              {Done: true},
-		"rechecked":            {Delay: time.Hour, Recheck: true},
-		"retried":              {Delay: time.Hour, Err: errBoom, MinDelay: time.Second},
-		"retried at once":      {Err: errBoom},
-		"scheduled":            {Delay: time.Hour, Reason: errBoom},
-		"scheduled not before": {Delay: time.Hour, MinDelay: time.Hour},
-	} {
-		inBackground(t, 8, func(t *testing.T, q *reconcile.Queue[string]) {
-			take := func(want ...string) {
-				for _, want := range want {
-					if got := mustTake(t, q); got != want {
-						t.Errorf("took %s, want %s", got, want)
-					}
-				}
-			}
-			for i := range 20 {
-				q.Enqueue(fmt.Sprint(name, i))
-			}
-			for range 20 {
-				mustTake(t, q)
-			}
-			for i := range 20 {
-				q.Requeue(fmt.Sprint(name, i), o)
-				q.Offer(fmt.Sprint(name, i))
-			}
-			time.Sleep(time.Hour)
-			q.EnqueueWithin(name+"7", time.Minute) // an event, but it does not move the item
-			q.Enqueue("event")
-			q.Enqueue(name + "11")
-			take("event", name+"11")
-
-			// What is given back as if it had not run comes back to where it was.
-			take(name + "0")
-			q.Requeue(name+"0", options{Err: reconcile.ErrAborted})
-			q.Requeue("event", options{Err: reconcile.ErrAborted})
-			take("event")
 		})
 	}
 }

@@ -5,6 +5,7 @@ package natstest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/reconkernel/reconcile/internal/servers"
 )
 
 // A Cluster is several servers that keep their streams together.
@@ -21,34 +24,46 @@ type Cluster struct {
 }
 
 // OpenCluster starts so many servers that form a cluster, each with a folder of
-// its own in dir, and waits as [Cluster.Ready] does. Close it when done.
-func OpenCluster(dir string, servers int) (*Cluster, error) {
+// its own in dir, and waits until a stream can be created with a replica on each
+// server. Close it when done.
+func OpenCluster(dir string, n int) (*Cluster, error) {
 	c := new(Cluster)
-	for i := range servers {
-		name := fmt.Sprintf("s%d", i+1)
-		s, err := newServer(settings{Name: name, Dir: filepath.Join(dir, name), Cluster: "natstest"})
-		if err == nil {
-			s.routes, err = NewProxy("")
-		}
-		if err != nil {
-			c.Close()
-			return nil, err
-		}
-		s.set.Advertise = s.routes.Addr()
-		c.Servers = append(c.Servers, s)
-	}
-	for _, s := range c.Servers {
-		for _, o := range c.Servers {
-			if o != s {
-				s.set.Routes = append(s.set.Routes, o.routes.URL())
-			}
-		}
-	}
-	if err := c.start(); err != nil {
+	if err := c.open(dir, n); err != nil {
 		c.Close()
 		return nil, err
 	}
 	return c, nil
+}
+
+func (c *Cluster) open(dir string, n int) error {
+	listen := make([]string, n) // to routes
+	for i := range listen {
+		name := fmt.Sprintf("s%d", i+1)
+		s, err := newServer("", name, filepath.Join(dir, name))
+		c.Servers = append(c.Servers, s)
+		if err == nil {
+			listen[i], s.routes, err = s.port()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for i, s := range c.Servers {
+		var routes []string
+		for _, o := range c.Servers {
+			if o != s {
+				routes = append(routes, o.routes.URL())
+			}
+		}
+		err := s.configure(0, 0, map[string]any{
+			"name": "natstest", "listen": listen[i], "advertise": s.routes.Addr(), "routes": routes,
+			"no_advertise": true, // clients know the URLs that they were given
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return c.start()
 }
 
 // URL returns the URLs of all servers, separated by commas.
@@ -60,8 +75,7 @@ func (c *Cluster) URL() string {
 	return strings.Join(urls, ",")
 }
 
-// Start starts those servers that do not run, and waits as [Cluster.Ready]
-// does.
+// Start starts those servers that do not run, and waits as [OpenCluster] does.
 func (c *Cluster) Start() { must(c.start()) }
 
 // Close kills all servers and closes their ports for good.
@@ -75,20 +89,16 @@ func (c *Cluster) start() error {
 	errs := make([]error, len(c.Servers))
 	var all sync.WaitGroup
 	for i, s := range c.Servers {
-		all.Go(func() { errs[i] = s.start() })
+		all.Go(func() { errs[i] = s.Process.Start(context.Background()) })
 	}
 	all.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
 	return c.ready()
 }
 
-// Ready waits until a stream can be created with a replica on each server.
-func (c *Cluster) Ready() { must(c.ready()) }
-
+// ready waits until a stream can be created with a replica on each server.
 func (c *Cluster) ready() error {
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
@@ -102,7 +112,8 @@ func (c *Cluster) ready() error {
 		return err
 	}
 	const name = "natstest-ready"
-	try := func() error {
+	// The servers tell no one when they have agreed, so they are asked.
+	return servers.Retry(ctx, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
 		_, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: name, Subjects: []string{name}, Replicas: len(c.Servers)})
@@ -113,19 +124,5 @@ func (c *Cluster) ready() error {
 			err = js.DeleteStream(ctx, name)
 		}
 		return err
-	}
-	// The servers tell no one when they have agreed, so they are asked.
-	again := time.NewTicker(50 * time.Millisecond)
-	defer again.Stop()
-	for {
-		err := try()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-			return fmt.Errorf("the cluster has no leader in time: %w", err)
-		}
-	}
+	})
 }

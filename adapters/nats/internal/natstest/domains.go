@@ -17,29 +17,16 @@ import (
 // ends.
 func HubAndLeaf(tb testing.TB) (hub, leaf *server.Server) {
 	tb.Helper()
-	up := Domain(tb, "hub", -1)
+	up := &server.Options{ServerName: "hub", JetStream: true, JetStreamDomain: "hub", StoreDir: tb.TempDir()}
+	up.LeafNode.Host, up.LeafNode.Port = "127.0.0.1", -1
 	hub = Serve(tb, up)
-	down := Domain(tb, "leaf", up.LeafNode.Port)
+	down := &server.Options{ServerName: "leaf", JetStream: true, JetStreamDomain: "leaf", StoreDir: tb.TempDir()}
+	down.LeafNode.Remotes = []*server.RemoteLeafOpts{{URLs: []*url.URL{{Scheme: "nats", Host: "127.0.0.1:" + strconv.Itoa(up.LeafNode.Port)}}}}
 	leaf = Serve(tb, down)
 	for leaf.NumLeafNodes() == 0 || hub.NumLeafNodes() == 0 {
 		time.Sleep(10 * time.Millisecond)
 	}
 	return hub, leaf
-}
-
-// Domain returns the options of a server with JetStream in a domain. With the port of
-// a hub it is a leaf node of that; with -1 or the domain "hub" it listens for leaf
-// nodes on that port, any for -1, as its options say once it runs.
-func Domain(tb testing.TB, domain string, port int) *server.Options {
-	tb.Helper()
-	o := &server.Options{ServerName: domain, JetStream: true, JetStreamDomain: domain, StoreDir: tb.TempDir()}
-	if domain == "hub" {
-		o.LeafNode.Host, o.LeafNode.Port = "127.0.0.1", port
-		return o
-	}
-	o.LeafNode.Remotes = []*server.RemoteLeafOpts{{URLs: []*url.URL{{Scheme: "nats", Host: "127.0.0.1:" + strconv.Itoa(port)}}}}
-	o.LeafNode.ReconnectInterval = 50 * time.Millisecond
-	return o
 }
 
 // Serve starts a server in this process, and ends it when the test ends.

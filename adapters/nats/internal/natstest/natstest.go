@@ -9,16 +9,15 @@
 //	js := s.JetStream(t)
 //	s.Kill()                  // SIGKILL; returns when the process is gone
 //	s.Start()                 // the same URL, the same folder; returns when it is ready
-//	s.Stop()                  // SIGTERM: an orderly stop
-//	s.Freeze(); s.Thaw()      // SIGSTOP, SIGCONT
+//	s.Stop()                  // SIGINT: an orderly stop
+//	s.Pause(); s.Resume()     // SIGSTOP, SIGCONT
 //	s.Front().Hang()          // a lost network; see Proxy
 //
 //	c := natstest.NewCluster(t, 3)  // returns when it has a leader
 //	c.Servers[0].Kill()
 //
-// Clients reach a server through a [Proxy], which holds its port while the
-// server is down, so that no one else can take it. [Server.DirectURL] goes
-// around the proxy, for measurements.
+// Clients reach a server through a [Proxy]. [Server.DirectURL] goes around the proxy,
+// for measurements.
 //
 // Methods that cannot do what they say panic, so that they may be called from
 // any goroutine; [New], [NewCluster] and the methods that take a testing.TB end
@@ -106,7 +105,7 @@ func NewOld(tb testing.TB) *Server {
 	if err != nil {
 		tb.Fatalf("%v (ci.sh installs it)", err)
 	}
-	s, err := OpenBinary(path, tb.TempDir())
+	s, err := open(path, tb.TempDir(), 0, 0)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -233,13 +232,11 @@ func JetStream(tb testing.TB, nc *nats.Conn) jetstream.JetStream {
 	return js
 }
 
-func trimScheme(url string) string { return strings.TrimPrefix(url, "nats://") }
-
 // Snapshot keeps a copy of the folder of a server that does not run.
 func (s *Server) Snapshot(tb testing.TB) {
 	tb.Helper()
 	s.saved = tb.TempDir()
-	if err := os.CopyFS(s.saved, os.DirFS(s.set.Dir)); err != nil {
+	if err := os.CopyFS(s.saved, os.DirFS(s.dir)); err != nil {
 		tb.Fatal(err)
 	}
 }
@@ -248,10 +245,10 @@ func (s *Server) Snapshot(tb testing.TB) {
 // the last Snapshot: as if all that came after had been lost with the power.
 func (s *Server) Restore(tb testing.TB) {
 	tb.Helper()
-	if err := os.RemoveAll(s.set.Dir); err != nil {
+	if err := os.RemoveAll(s.dir); err != nil {
 		tb.Fatal(err)
 	}
-	if err := os.CopyFS(s.set.Dir, os.DirFS(s.saved)); err != nil {
+	if err := os.CopyFS(s.dir, os.DirFS(s.saved)); err != nil {
 		tb.Fatal(err)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/reconkernel/reconcile/internal/servers"
 )
 
 // Patience bounds what a test waits for, also a server that starts, stops or agrees
@@ -21,20 +23,13 @@ func Eventually(t *testing.T, f func(ctx context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()
-	again := time.NewTicker(20 * time.Millisecond)
-	defer again.Stop()
-	for {
+	err := servers.Retry(ctx, func(ctx context.Context) error {
 		try, cancel := context.WithTimeout(ctx, Patience/2)
-		err := f(try)
-		cancel()
-		if err == nil {
-			return
-		}
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-			t.Fatal(err)
-		}
+		defer cancel()
+		return f(try)
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -479,9 +479,9 @@ func (st *stage) killAny() {
 
 func (st *stage) freezeServer() {
 	s := st.anyServer()
-	s.Freeze()
+	s.Pause()
 	time.Sleep(below(st.rand, lease))
-	s.Thaw()
+	s.Resume()
 }
 
 func (st *stage) freezeWorker() {

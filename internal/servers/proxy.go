@@ -1,7 +1,7 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package natstest
+package servers
 
 import (
 	"bytes"
@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// A Proxy passes connections on to a server, and can be told not to. It is made
+// A Proxy passes TCP connections on to a server, and can be told not to. It is made
 // by [NewProxy]. Its methods may be called from any goroutine.
 type Proxy struct {
 	listener net.Listener
+	target   string
 	ended    sync.WaitGroup
 
 	mu     sync.Mutex // guards the fields below
-	target string     // host:port; empty while there is no server
 	conns  map[net.Conn]struct{}
 	mode   mode
 	turned chan struct{} // closed when mode changes
@@ -35,24 +35,20 @@ const (
 	closed
 )
 
-// NewProxy listens on a loopback port and passes connections on to target, a
-// host:port or the URL of a [Server]. Close it when done.
+// NewProxy listens on a loopback port and passes connections on to target, which is a
+// host:port. Close it when done.
 func NewProxy(target string) (*Proxy, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{listener: listener, conns: make(map[net.Conn]struct{}), turned: make(chan struct{})}
-	p.setTarget(trimScheme(target))
+	p := &Proxy{listener: listener, target: target, conns: make(map[net.Conn]struct{}), turned: make(chan struct{})}
 	p.ended.Go(p.accept)
 	return p, nil
 }
 
 // Addr returns the host:port that the proxy listens on. It never changes.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
-
-// URL returns what a client connects to.
-func (p *Proxy) URL() string { return "nats://" + p.Addr() }
 
 // Cut closes all connections, and each new one at once.
 func (p *Proxy) Cut() { p.turn(cut) }
@@ -95,24 +91,11 @@ func (p *Proxy) turn(m mode) {
 	close(p.turned)
 	p.turned = make(chan struct{})
 	if m == cut || m == closed {
-		p.closeLocked()
+		for c := range p.conns {
+			abort(c)
+		}
+		clear(p.conns)
 	}
-}
-
-// setTarget has new connections go to another address, and closes those there
-// are.
-func (p *Proxy) setTarget(addr string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.target = addr
-	p.closeLocked()
-}
-
-func (p *Proxy) closeLocked() {
-	for c := range p.conns {
-		abort(c)
-	}
-	clear(p.conns)
 }
 
 // abort closes a connection so that the other side sees it reset.
@@ -138,13 +121,7 @@ func (p *Proxy) serve(c net.Conn) {
 	if !p.track(c) || !p.wait(false) {
 		return
 	}
-	p.mu.Lock()
-	target := p.target
-	p.mu.Unlock()
-	if target == "" {
-		return
-	}
-	s, err := net.Dial("tcp", target)
+	s, err := net.Dial("tcp", p.target)
 	if err != nil {
 		return
 	}

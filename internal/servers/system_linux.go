@@ -1,0 +1,45 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package servers
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+)
+
+// childAttr has the system kill a child when this process ends, however it ends. The child
+// is in a process group of its own: Ctrl-C is for this process.
+func childAttr() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+}
+
+// HoldPort returns an address of loopback whose port the system gives to no other program
+// until release is called, also while the server that listens on it is down. A socket that
+// is bound and does not listen gets no connections, and with SO_REUSEADDR, which net.Listen
+// sets too, it does not keep the server from listening.
+func HoldPort() (address string, release func(), err error) {
+	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return "", nil, os.NewSyscallError("socket", err)
+	}
+	release = func() { _ = syscall.Close(socket) }
+	name, err := bind(socket)
+	if err != nil {
+		release()
+		return "", nil, err
+	}
+	return fmt.Sprintf("127.0.0.1:%d", name.(*syscall.SockaddrInet4).Port), release, nil
+}
+
+func bind(socket int) (syscall.Sockaddr, error) {
+	if err := syscall.SetsockoptInt(socket, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
+		return nil, os.NewSyscallError("setsockopt", err)
+	}
+	if err := syscall.Bind(socket, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		return nil, os.NewSyscallError("bind", err)
+	}
+	name, err := syscall.Getsockname(socket)
+	return name, os.NewSyscallError("getsockname", err)
+}

@@ -121,9 +121,9 @@ func TestGatewayKilled(t *testing.T) {
 	p := w.run("-desired", file, "-watch", "-poll", "1s", "-recheck", "1s", "-log", "debug")
 	for _, steps := range []int{10, 50} {
 		p.count(steps, "INFO create")
-		back := w.kill()
+		w.gateway.Kill()
 		p.count(1, "connection refused")
-		back()
+		w.must(w.gateway.Start(t.Context()))
 	}
 	inSync := map[string]bool{}
 	note := func(line string) {

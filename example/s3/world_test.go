@@ -6,7 +6,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -14,56 +13,35 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/minio/minio-go/v7/pkg/tags"
 
-	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/example/s3/bucket"
 	"github.com/reconkernel/reconcile/example/s3/local"
+	"github.com/reconkernel/reconcile/internal/servers"
 )
 
 // A world is a gateway, and another client of it. Its methods are for the goroutine of the
 // test.
 type world struct {
 	t       *testing.T
-	dir     string         // of the gateway
-	gateway *local.Gateway // when it dies, it is back soon, unless it is killed by kill
+	dir     string // of the gateway
+	gateway *local.Gateway
 	client  *minio.Client
-	away    chan struct{} // has room for one token, which is in it while the gateway must not start
 }
 
 // newWorld starts a gateway, which ends with the test.
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir(), away: make(chan struct{}, 1)}
+	w := &world{t: t, dir: t.TempDir()}
 	var err error
 	w.gateway, err = local.New(w.dir, address(t))
 	w.must(err)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	again := func(error, int) (time.Duration, bool) { return 100 * time.Millisecond, true }
-	run := reconcile.Restart(again, reconcile.RunFunc(func(ctx context.Context) error {
-		select {
-		case w.away <- struct{}{}:
-			<-w.away
-		case <-ctx.Done():
-		}
-		return w.gateway.Run(ctx)
-	}))
-	go func() { ended <- run.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-	w.must(w.gateway.Ready(t.Context()))
+	t.Cleanup(w.gateway.Kill)
+	w.must(w.gateway.Start(t.Context()))
 	keys := credentials.NewStaticV4(w.gateway.AccessKey, w.gateway.SecretKey, "")
 	w.client, err = minio.New(strings.TrimPrefix(w.gateway.URL, "http://"), &minio.Options{Creds: keys, Region: "us-east-1"})
 	w.must(err)
@@ -71,10 +49,10 @@ func newWorld(t *testing.T) *world {
 }
 
 // address returns an address on loopback that programs can listen at one after the other,
-// and that is theirs until the test ends: see [local.Hold].
+// and that is theirs until the test ends: see [servers.HoldPort].
 func address(t *testing.T) string {
 	t.Helper()
-	address, release, err := local.Hold()
+	address, release, err := servers.HoldPort()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,20 +66,6 @@ func (w *world) must(err error) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-}
-
-// kill kills the gateway with -9. It stays away until back is called, or the test ends.
-func (w *world) kill() (back func()) {
-	w.t.Helper()
-	pid := w.gateway.PID()
-	if pid == 0 {
-		w.t.Fatal("the gateway does not run")
-	}
-	w.away <- struct{}{}
-	back = sync.OnceFunc(func() { <-w.away })
-	w.t.Cleanup(back)
-	w.must(syscall.Kill(pid, syscall.SIGKILL))
-	return back
 }
 
 // desiredFile writes a file with the desired buckets and returns its path.

@@ -5,19 +5,14 @@
 package local
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
-	"strings"
-	"sync"
-	"time"
+
+	"github.com/reconkernel/reconcile/internal/servers"
 )
 
 // Version is the version of versitygw, the same as in gateway/tools.mod.
@@ -40,16 +35,11 @@ func Binary() (string, error) {
 // A Gateway is an S3 endpoint over a folder. What was stored outlives the
 // gateway, however it ends.
 type Gateway struct {
+	*servers.Process
+
 	URL                  string
 	AccessKey, SecretKey string
 	Buckets              string // the folder with a folder for each bucket
-
-	binary string
-	args   []string
-
-	mu     sync.Mutex // guards the fields below
-	pid    int        // 0 while it does not run
-	output bytes.Buffer
 }
 
 // New prepares a gateway at an address, over a folder, which it makes if it is not
@@ -76,107 +66,44 @@ func New(dir, address string) (*Gateway, error) {
 		// a file away: such a file cannot be made anew.
 		args = append(args, "--sidecar", dirs[1])
 	}
-	return &Gateway{
-		URL: "http://" + address, AccessKey: "example", SecretKey: rand.Text(), Buckets: dirs[0],
-		binary: binary, args: append(args, dirs[0]),
-	}, nil
+	g := &Gateway{URL: "http://" + address, AccessKey: "example", SecretKey: rand.Text(), Buckets: dirs[0]}
+	g.Process = &servers.Process{
+		Path: binary, Args: append(args, dirs[0]),
+		Env:   []string{"ROOT_ACCESS_KEY_ID=" + g.AccessKey, "ROOT_SECRET_ACCESS_KEY=" + g.SecretKey},
+		Ready: g.answers,
+	}
+	return g, nil
 }
 
-// Run starts the gateway, and waits until it ends. It returns nil if that is
-// because ctx is done. It can be called again.
+// Run starts the gateway unless it runs, and waits until it ends. It returns nil if that
+// is because ctx is done. It can be called again.
 func (g *Gateway) Run(ctx context.Context) error {
-	cmd := exec.CommandContext(ctx, g.binary, g.args...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = 5 * time.Second // then it is killed
-	cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY_ID="+g.AccessKey, "ROOT_SECRET_ACCESS_KEY="+g.SecretKey)
-	cmd.Stdout, cmd.Stderr = (*output)(g), (*output)(g)
-	cmd.SysProcAttr = child()
-
-	// Linux kills a child when the thread ends that has started it, so this one is
-	// kept until then: see child.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	switch err := g.start(cmd); {
-	case err != nil && ctx.Err() != nil:
-		return nil
-	case err != nil:
-		return fmt.Errorf("versitygw: %w", err)
-	}
-	defer g.ended()
-	if err := cmd.Wait(); ctx.Err() == nil {
-		return fmt.Errorf("versitygw has ended: %w; %s", err, g.said())
-	}
-	return nil
-}
-
-// start starts the process. Whoever sees what it does and asks for its PID then
-// waits for it here.
-func (g *Gateway) start(cmd *exec.Cmd) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.output.Reset()
-	if err := cmd.Start(); err != nil {
+	if err := g.Start(ctx); err != nil && ctx.Err() == nil {
 		return err
 	}
-	g.pid = cmd.Process.Pid
-	return nil
+	stopped := make(chan struct{})
+	keep := context.AfterFunc(ctx, func() {
+		defer close(stopped)
+		g.Stop()
+	})
+	err := g.Wait()
+	if !keep() {
+		<-stopped
+		return nil
+	}
+	return fmt.Errorf("versitygw has ended: %w; it printed:\n%s", err, g.Output())
 }
 
-func (g *Gateway) ended() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.pid = 0
-}
-
-// PID returns the process that runs now, 0 if there is none.
-func (g *Gateway) PID() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.pid
-}
-
-// Ready waits until the gateway answers.
-func (g *Gateway) Ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, 30*time.Second, errors.New("no answer for half a minute"))
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
+// answers returns nil if the gateway answers.
+func (g *Gateway) answers(ctx context.Context) error {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	for {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, g.URL, nil)
-		if err != nil {
-			return err
-		}
-		if resp, err := client.Do(req); err == nil {
-			resp.Body.Close()
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("versitygw at %s: %w; %s", g.URL, context.Cause(ctx), g.said())
-		}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, g.URL, nil)
+	if err != nil {
+		return err
 	}
-}
-
-// output keeps what the gateway says, for the errors.
-type output Gateway
-
-func (o *output) Write(p []byte) (int, error) {
-	g := (*Gateway)(o)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.output.Len() < 1<<16 {
-		g.output.Write(p)
+	resp, err := client.Do(req)
+	if err == nil {
+		resp.Body.Close()
 	}
-	return len(p), nil
-}
-
-func (g *Gateway) said() string {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if text := strings.TrimSpace(g.output.String()); text != "" {
-		return "it said: " + text
-	}
-	return "it said nothing"
+	return err
 }

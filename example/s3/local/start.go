@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/internal/servers"
 )
 
 // Start runs a gateway on loopback over a folder, and again whenever it dies,
@@ -25,7 +26,7 @@ func Start(ctx context.Context, dir string, stderr io.Writer) (g *Gateway, stop 
 	if err := build(ctx, stderr); err != nil {
 		return nil, nil, err
 	}
-	address, release, err := Hold()
+	address, release, err := servers.HoldPort()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -41,6 +42,9 @@ func Start(ctx context.Context, dir string, stderr io.Writer) (g *Gateway, stop 
 		}
 	}
 	gateway, err := New(dir, address)
+	if err == nil {
+		err = gateway.Start(ctx)
+	}
 	if err != nil {
 		clear()
 		return nil, nil, err
@@ -56,10 +60,6 @@ func Start(ctx context.Context, dir string, stderr io.Writer) (g *Gateway, stop 
 		defer close(ended)
 		_ = reconcile.Restart(reconcile.Backoff(100*time.Millisecond, 5*time.Second), gateway).Run(alive)
 	}()
-	if err := gateway.Ready(ctx); err != nil {
-		stop()
-		return nil, nil, err
-	}
 	return gateway, stop, nil
 }
 

@@ -18,6 +18,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/rest"
 
 	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
@@ -224,7 +225,7 @@ func TestAsARealServer(t *testing.T) {
 				}
 				compare := func() {
 					if got != want {
-						t.Errorf("step %d: %s %s %s\n%s", i, x.do, x.path, x.body, difference(want, got))
+						t.Errorf("step %d: %s %s %s (-kube-apiserver +kubesim):\n%s", i, x.do, x.path, x.body, cmp.Diff(want, got))
 					}
 				}
 				var both sync.WaitGroup
@@ -241,30 +242,4 @@ func TestAsARealServer(t *testing.T) {
 		})
 	}
 	t.Logf("%d requests", asked)
-}
-
-// difference shows the lines that only one of two texts has.
-func difference(want, got string) string {
-	a, b := strings.Split(want, "\n"), strings.Split(got, "\n")
-	count := map[string]int{}
-	for _, l := range a {
-		count[l]++
-	}
-	for _, l := range b {
-		count[l]--
-	}
-	var out []string
-	for _, l := range a {
-		if count[l] > 0 {
-			count[l]--
-			out = append(out, "a server has  "+l)
-		}
-	}
-	for _, l := range b {
-		if count[l] < 0 {
-			count[l]++
-			out = append(out, "kubesim has   "+l)
-		}
-	}
-	return strings.Join(out, "\n")
 }

@@ -82,7 +82,9 @@ func (s *Server) CRDs(t testing.TB, folders ...string) {
 // serves waits until a kind is served: its endpoints come a moment after the condition.
 func (s *Server) serves(t testing.TB, gvr schema.GroupVersionResource) {
 	t.Helper()
-	Eventually(t, func() error { return s.get(t.Context(), "/apis/"+gvr.GroupVersion().String()+"/"+gvr.Resource) })
+	Eventually(t, func() error {
+		return get(t.Context(), s.probe, s.url+"/apis/"+gvr.GroupVersion().String()+"/"+gvr.Resource)
+	})
 }
 
 // Dynamic returns a client of any kind.

@@ -23,9 +23,11 @@ package kubetest
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -38,7 +40,19 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/reconkernel/reconcile/internal/servers"
 )
+
+// A Process is a server that can be killed and started again: Kill ends it at once, Start
+// starts it unless it runs, and returns when it is ready. Pause stops it without ending
+// it, so that connections stay and no answer comes, and Resume lets it go on. Output
+// returns the last of what it printed.
+type Process = servers.Process
+
+// patience bounds the wait for what the API server is to do soon. It only bounds a test
+// that hangs.
+const patience = 5 * time.Minute
 
 // A Server is a kube-apiserver with its etcd. Its methods may be called from
 // any goroutine.
@@ -47,10 +61,11 @@ type Server struct {
 	Etcd *Process
 
 	bin, dir string
-	held     []io.Closer // the ports
+	ports    []func() // which release them
 	url      string
-	ca       *authority
-	probe    *http.Client // as admin
+	caFile   string
+	token    string       // of admin
+	probe    *http.Client // as admin, once the API server listens
 	names    atomic.Int64
 }
 
@@ -106,48 +121,60 @@ func Start(ctx context.Context, flags ...string) (*Server, error) {
 	return s, nil
 }
 
-func (s *Server) start(ctx context.Context, flags []string) (err error) {
-	if s.ca, err = newAuthority(s.dir); err != nil {
-		return err
-	}
-	var ports [3]string
-	for i := range ports {
-		var hold io.Closer
-		if ports[i], hold, err = holdPort(); err != nil {
+func (s *Server) start(ctx context.Context, flags []string) error {
+	var addresses [3]string
+	for i := range addresses {
+		address, release, err := servers.HoldPort()
+		if err != nil {
 			return err
 		}
-		s.held = append(s.held, hold)
+		addresses[i], s.ports = address, append(s.ports, release)
 	}
-	client, peer := "http://127.0.0.1:"+ports[0], "http://127.0.0.1:"+ports[1]
-	s.url = "https://127.0.0.1:" + ports[2]
-	if s.probe, err = rest.HTTPClientFor(s.Admin()); err != nil {
+	client, peer := "http://"+addresses[0], "http://"+addresses[1]
+	s.url = "https://" + addresses[2]
+	_, port, err := net.SplitHostPort(addresses[2])
+	if err != nil {
+		return err
+	}
+	// The API server makes its key and its certificate by itself, and serves with them.
+	key := filepath.Join(s.dir, "apiserver.key")
+	s.caFile = filepath.Join(s.dir, "apiserver.crt")
+	s.token = rand.Text()
+	tokens := filepath.Join(s.dir, "tokens")
+	if err := os.WriteFile(tokens, []byte(s.token+",admin,admin,system:masters\n"), 0o600); err != nil {
 		return err
 	}
 
 	s.Etcd = &Process{
-		path: filepath.Join(s.bin, "etcd"),
-		args: []string{
+		Path: filepath.Join(s.bin, "etcd"),
+		Args: []string{
 			"--data-dir=" + filepath.Join(s.dir, "etcd"), "--unsafe-no-fsync",
 			"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
 			"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer,
 			"--initial-cluster=default=" + peer,
 		},
-		line: regexp.MustCompile(`ready to serve client requests`),
+		Ready: func(ctx context.Context) error { return get(ctx, http.DefaultClient, client+"/readyz") },
 	}
 	s.API = &Process{
-		path: filepath.Join(s.bin, "kube-apiserver"),
-		args: append([]string{
-			"--etcd-servers=" + client, "--bind-address=127.0.0.1", "--secure-port=" + ports[2],
+		Path: filepath.Join(s.bin, "kube-apiserver"),
+		Args: append([]string{
+			"--etcd-servers=" + client, "--bind-address=127.0.0.1", "--secure-port=" + port,
 			"--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none",
-			"--tls-cert-file=" + s.ca.serverCert, "--tls-private-key-file=" + s.ca.serverKey,
-			"--client-ca-file=" + s.ca.certFile, "--authorization-mode=RBAC",
+			"--cert-dir=" + s.dir, "--token-auth-file=" + tokens, "--authorization-mode=RBAC",
 			"--service-account-issuer=https://kubernetes.default.svc",
-			"--service-account-key-file=" + s.ca.serverKey,
-			"--service-account-signing-key-file=" + s.ca.serverKey,
+			"--service-account-key-file=" + key, "--service-account-signing-key-file=" + key,
 			"--service-cluster-ip-range=10.0.0.0/24",
 		}, flags...),
-		line:  regexp.MustCompile(`Serving securely on`),
-		ready: s.ready,
+		Ready: func(ctx context.Context) error {
+			probe, err := rest.HTTPClientFor(s.Admin()) // of a certificate that may be new
+			if err == nil {
+				err = get(ctx, probe, s.url+"/readyz")
+			}
+			if err == nil && s.probe == nil {
+				s.probe = probe
+			}
+			return err
+		},
 	}
 	if err := s.Etcd.Start(ctx); err != nil {
 		return err
@@ -163,43 +190,25 @@ func (s *Server) Close() {
 			p.Kill()
 		}
 	}
-	for _, port := range s.held {
-		_ = port.Close()
+	for _, release := range s.ports {
+		release()
 	}
 	_ = os.RemoveAll(s.dir) // a temporary folder: at worst it stays
 }
 
-// ready returns when the API server says that it is. It has no other sign of
-// it than an answer, and asking is the only way to get one.
-func (s *Server) ready(ctx context.Context) error {
-	pause := time.NewTicker(50 * time.Millisecond)
-	defer pause.Stop()
-	for {
-		err := s.get(ctx, "/readyz")
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(context.Cause(ctx), err)
-		case <-pause.C:
-		}
-	}
-}
-
 // get asks for something, with little patience: whoever calls it asks again.
-func (s *Server) get(ctx context.Context, path string) error {
+func get(ctx context.Context, client *http.Client, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+path, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
-	return s.do(req)
+	return do(client, req)
 }
 
-func (s *Server) do(req *http.Request) error {
-	resp, err := s.probe.Do(req)
+func do(client *http.Client, req *http.Request) error {
+	resp, err := client.Do(req)
 	if err != nil {
 		return err
 	}
@@ -213,17 +222,21 @@ func (s *Server) do(req *http.Request) error {
 
 // Admin returns the configuration of a client that may do everything, without
 // a limit of its own on requests.
-func (s *Server) Admin() *rest.Config { return s.User("admin", "system:masters") }
+func (s *Server) Admin() *rest.Config {
+	return &rest.Config{
+		Host:            s.url,
+		QPS:             -1,
+		BearerToken:     s.token,
+		TLSClientConfig: rest.TLSClientConfig{CAFile: s.caFile},
+	}
+}
 
 // User returns the configuration of a client that is a user of that name, in
 // these groups besides system:authenticated. It may do what roles allow.
 func (s *Server) User(name string, groups ...string) *rest.Config {
-	cert, key := s.ca.client(name, groups)
-	return &rest.Config{
-		Host:            s.url,
-		QPS:             -1,
-		TLSClientConfig: rest.TLSClientConfig{CAData: s.ca.cert, CertData: cert, KeyData: key},
-	}
+	config := s.Admin()
+	config.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: groups}
+	return config
 }
 
 // Namespace makes a namespace for a test and returns its name. It stays, as
@@ -233,14 +246,14 @@ func (s *Server) Namespace(t testing.TB) string {
 	name := strings.Trim(notInNames.ReplaceAllString(strings.ToLower(t.Name()), "-"), "-")
 	name = fmt.Sprintf("%s-%d", name[:min(len(name), 40)], s.names.Add(1))
 	body := fmt.Sprintf(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q}}`, name)
-	ctx, cancel := context.WithTimeout(t.Context(), readyWithin)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+"/api/v1/namespaces", strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
 	req.Header.Set("Content-Type", "application/json")
-	if err := s.do(req); err != nil {
+	if err := do(s.probe, req); err != nil {
 		t.Fatal(err)
 	}
 	return name
@@ -259,8 +272,7 @@ func (s *Server) Kubectl(t testing.TB, args ...string) string {
 func (s *Server) KubectlInput(t testing.TB, stdin string, args ...string) string {
 	t.Helper()
 	flags := []string{
-		"--server=" + s.url, "--certificate-authority=" + s.ca.certFile,
-		"--client-certificate=" + s.ca.adminCert, "--client-key=" + s.ca.adminKey,
+		"--server=" + s.url, "--certificate-authority=" + s.caFile, "--token=" + s.token,
 		"--kubeconfig=/dev/null", "--cache-dir=" + filepath.Join(s.dir, "kubectl"),
 	}
 	cmd := exec.CommandContext(t.Context(), filepath.Join(s.bin, "kubectl"), append(flags, args...)...)
@@ -275,15 +287,19 @@ func (s *Server) KubectlInput(t testing.TB, stdin string, args ...string) string
 
 const script = "adapters/kube/testserver/build.sh"
 
+// versions are those of testserver/tools.mod.
+const versions = "kubernetes-v1.36.3-etcd-v3.6.8"
+
 // binaries returns the folder with etcd, kube-apiserver and kubectl, which is
 // KUBETEST_BIN or else where testserver/build.sh puts them.
 func binaries() (string, error) {
 	bin := os.Getenv("KUBETEST_BIN")
 	if bin == "" {
-		var err error
-		if bin, err = built(); err != nil {
+		cache, err := os.UserCacheDir()
+		if err != nil {
 			return "", err
 		}
+		bin = filepath.Join(cache, "reconcile-kubetest", versions)
 	}
 	for _, name := range []string{"etcd", "kube-apiserver", "kubectl"} {
 		if _, err := os.Stat(filepath.Join(bin, name)); err != nil {
@@ -293,62 +309,14 @@ func binaries() (string, error) {
 	return bin, nil
 }
 
-// built returns the folder for the versions that this repository pins. It looks
-// for the pins in the folders above, which have to be those of the repository.
-func built() (string, error) {
-	folder, err := os.Getwd() // of the package under test, if that is what runs
-	if err != nil {
-		return "", err
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(folder, script)); err == nil {
-			break
-		}
-		up := filepath.Dir(folder)
-		if up == folder {
-			return "", fmt.Errorf("kubetest: KUBETEST_BIN is empty, and no folder above this one has %s, which prints the folder that it names", script)
-		}
-		folder = up
-	}
-	pins, err := os.ReadFile(filepath.Join(folder, filepath.Dir(script), "tools.mod"))
-	if err != nil {
-		return "", err
-	}
-	kube := pinnedKube.FindSubmatch(pins)
-	etcd := pinnedEtcd.FindSubmatch(pins)
-	if kube == nil || etcd == nil {
-		return "", fmt.Errorf("kubetest: the tools.mod beside %s requires no Kubernetes or no etcd", script)
-	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(cache, "reconcile-kubetest", fmt.Sprintf("kubernetes-%s-etcd-%s", kube[1], etcd[1])), nil
-}
-
-var (
-	pinnedKube = regexp.MustCompile(`(?m)^(?:require)?\s*k8s\.io/kubernetes (v\S+)`)
-	pinnedEtcd = regexp.MustCompile(`(?m)^(?:require)?\s*go\.etcd\.io/etcd/server/v3 (v\S+)`)
-)
-
 // Eventually calls check until it returns nil. It is for what the API server
 // knows a moment later than it says, and gives no sign of, such as a role or a
 // new kind; everything else has a watch.
 func Eventually(t testing.TB, check func() error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), readyWithin)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	pause := time.NewTicker(20 * time.Millisecond)
-	defer pause.Stop()
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatal(err)
-		case <-pause.C:
-		}
+	if err := servers.Retry(ctx, func(context.Context) error { return check() }); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -235,6 +235,13 @@ func TestBackgroundGetsOneInN(t *testing.T) {
 	}
 }
 
+func TestBackgroundIsTakenWhenNoEventIsReady(t *testing.T) {
+	inBackground(t, math.MaxInt, func(t *testing.T, q *reconcile.Queue[string]) {
+		q.Offer("a")
+		mustTakeAll(t, q, "a")
+	})
+}
+
 // Neither starves: an event never waits for more than one observation, and
 // events without end let each observation through in its time.
 func TestBackgroundStarvesNoItem(t *testing.T) {

@@ -127,6 +127,9 @@ func TestListings(t *testing.T) {
 					return m.update(func(made map[string]string) { made[name] = etag })
 				},
 				Delete: func(_ context.Context, name, _ string) error {
+					if err := m.update(func(made map[string]string) { made[name] = "" }); err != nil {
+						return err
+					}
 					happened.note("remove what was made for %s", name)
 					return m.update(func(made map[string]string) { delete(made, name) })
 				},

@@ -75,8 +75,9 @@ func BenchmarkStorm(b *testing.B) {
 			m.start()
 			wait := serve(q, workers, func(item string) {
 				i := index(item)
+				isLast := last[i].Load() // before anything else: only a run that begins now can be the last
 				l.take(i)
-				if last[i].CompareAndSwap(true, false) {
+				if isLast && last[i].CompareAndSwap(true, false) {
 					l.finish()
 				}
 				if i%64 == 0 {

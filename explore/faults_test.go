@@ -217,7 +217,12 @@ func TestFaultsThatOneKindFinds(t *testing.T) {
 						return c.asDesired(ctx)
 					}
 					for ; commands > 0; commands-- {
-						if err := c.Do(ctx, "create", func() error { c.made++; c.things["a"] = fmt.Sprint(c.made); return nil }); err != nil {
+						err := c.Do(ctx, "create", func() error {
+							c.made++
+							c.things["a"] = fmt.Sprint(c.made)
+							return nil
+						})
+						if err != nil {
 							return err
 						}
 					}

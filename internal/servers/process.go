@@ -104,9 +104,9 @@ func (p *Process) Start(ctx context.Context) error {
 	return nil
 }
 
-// Retry calls f every 20 milliseconds until it returns nil. It is for what a server does
-// without any sign of it but an answer. When ctx is done, Retry returns its cause and the
-// last error of f.
+// Retry calls f every 20 milliseconds until it returns nil. It is for a state that a server
+// shows only by its answer. When ctx is done, Retry returns its cause and the last error of
+// f.
 func Retry(ctx context.Context, f func(context.Context) error) error {
 	pause := time.NewTicker(20 * time.Millisecond)
 	defer pause.Stop()
@@ -176,7 +176,7 @@ func (p *Process) PID() int {
 	return p.run.process.Pid
 }
 
-// Output returns the last of what the process printed, over all its runs.
+// Output returns the end of the output of the process, over all its runs.
 func (p *Process) Output() string {
 	p.output.mu.Lock()
 	defer p.output.mu.Unlock()

@@ -146,14 +146,14 @@ func TestAlerts(t *testing.T) {
 // record simulates the day and writes the used series of our service as Prometheus
 // scrapes them, once a minute.
 func (d *alertDay) record(t *testing.T, text *strings.Builder, used string) {
-	const assets = 1000
-	w := newWorld(t.Context(), assets)
+	const fewer = 1000 // a day of alerts has no figures
+	w := newWorld(t.Context(), fewer)
 	if d.bad != nil {
 		d.bad(w)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*hour+minute/2)
 	defer cancel()
-	w.live(ctx, assets/5, assets/10) // as many an hour as of ten thousand
+	w.live(ctx, fewer/5, fewer/10) // as many an hour as of ten thousand
 	rec := &recorder{series: map[string][]string{}, used: used}
 	w.watch = func(p *parts) { rec.watch(t, p) }
 	var all sync.WaitGroup

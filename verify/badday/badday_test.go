@@ -161,7 +161,7 @@ var days = []day{
 		figures: []figure{{name: "corrected, p99", of: quantile(0.99, hour, anyAsset), unit: "s", bound: 400}},
 	},
 	{
-		name: "listings of both sides lack a page of ten, or repeat one", lasts: 4 * hour,
+		name: "listings of both sides lack a page of ten", lasts: 4 * hour,
 		bad: pagesMissing,
 		figures: []figure{
 			{name: "deleted", of: deleted},

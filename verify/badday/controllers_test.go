@@ -114,8 +114,8 @@ func theirs(ctx context.Context, w *world) {
 	for range workers {
 		all.Go(func() { l.work(ctx) })
 	}
-	minute := time.NewTicker(time.Minute)
-	defer minute.Stop()
+	each := time.NewTicker(time.Minute)
+	defer each.Stop()
 	for ctx.Err() == nil {
 		there, err := lister.Actual(ctx)
 		old, now := *l.desired.Load(), w.listDesired(ctx)
@@ -132,7 +132,7 @@ func theirs(ctx context.Context, w *world) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-minute.C:
+		case <-each.C:
 		}
 	}
 }

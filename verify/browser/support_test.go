@@ -54,8 +54,8 @@ func TestMain(m *testing.M) {
 const patience = 3 * time.Minute
 
 // A tab is a page in the browser. Whatever a test asks of it is to come before
-// patience is over; in between nothing is asked again and again: the browser tells
-// when the page has changed.
+// patience is over; in between nothing is asked again and again: the browser
+// notifies the test when the page has changed.
 type tab struct {
 	t      *testing.T
 	ctx    context.Context
@@ -141,7 +141,7 @@ func eval[T any](tb *tab, expression string) T {
 	return v
 }
 
-// wait waits until an expression is true. It is looked at when the page changes.
+// wait waits until an expression is true. The browser checks it when the page changes.
 func (tb *tab) wait(expression string) {
 	tb.t.Helper()
 	ctx, cancel := context.WithTimeout(tb.ctx, patience)

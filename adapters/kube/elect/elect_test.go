@@ -113,7 +113,7 @@ func (f *field) config(name string, client *leasetest.LeaseClient) elect.Config 
 // broken is a client whose requests fail, or hang, from an instant on.
 func broken(from time.Duration, hang bool) *leasetest.LeaseClient {
 	begin := time.Now()
-	return &leasetest.LeaseClient{Before: func(ctx context.Context, _ string) error {
+	return &leasetest.LeaseClient{Before: func(ctx context.Context) error {
 		if time.Since(begin) < from {
 			return nil
 		}
@@ -262,7 +262,7 @@ func TestStolenLease(t *testing.T) {
 func TestCandidateStandsAgainAfterALostLease(t *testing.T) {
 	bubble(t, func(t *testing.T, f *field) {
 		begin := time.Now()
-		client := &leasetest.LeaseClient{Before: func(context.Context, string) error {
+		client := &leasetest.LeaseClient{Before: func(context.Context) error {
 			if at := time.Since(begin); at > 21*time.Second && at < time.Minute {
 				return errBroken
 			}

@@ -115,7 +115,7 @@ func TestStandby(t *testing.T) {
 func TestSecondTerm(t *testing.T) {
 	bubble(t, func(t *testing.T, f *field) {
 		begin := time.Now()
-		client := &leasetest.LeaseClient{Before: func(context.Context, string) error {
+		client := &leasetest.LeaseClient{Before: func(context.Context) error {
 			if at := time.Since(begin); at > 21*time.Second && at < time.Minute {
 				return errBroken
 			}

@@ -47,10 +47,10 @@ import (
 // A Process is a server that can be killed and started again: Kill ends it at once, Start
 // starts it unless it runs, and returns when it is ready. Pause stops it without ending
 // it, so that connections stay and no answer comes, and Resume lets it go on. Output
-// returns the last of what it printed.
+// returns the end of its output.
 type Process = servers.Process
 
-// patience bounds the wait for what the API server is to do soon. It only bounds a test
+// patience bounds the wait for a response of the API server. It only bounds a test
 // that hangs.
 const patience = 5 * time.Minute
 

@@ -25,12 +25,12 @@ type LeaseStore struct {
 	leases  map[string]*coordinationv1.Lease
 }
 
-// A LeaseClient is the client of a store, for one process. Before and After are called
-// with the verb of each request, before and after it reaches the Store; if one
-// returns an error, the request does. They may sleep, and may be nil.
+// A LeaseClient is the client of a store, for one process. Before is called before each
+// request reaches the Store; if it returns an error, the request does. It may sleep, and
+// may be nil.
 type LeaseClient struct {
-	Store         *LeaseStore
-	Before, After func(ctx context.Context, verb string) error
+	Store  *LeaseStore
+	Before func(ctx context.Context) error
 }
 
 // Leases returns the client for a namespace.
@@ -41,9 +41,9 @@ type leases struct {
 	client                 *LeaseClient
 }
 
-func (l leases) do(ctx context.Context, verb string, f func(*LeaseStore) error) error {
+func (l leases) do(ctx context.Context, f func(*LeaseStore) error) error {
 	if l.client.Before != nil {
-		if err := l.client.Before(ctx, verb); err != nil {
+		if err := l.client.Before(ctx); err != nil {
 			return err
 		}
 	}
@@ -51,14 +51,8 @@ func (l leases) do(ctx context.Context, verb string, f func(*LeaseStore) error) 
 		return err
 	}
 	l.client.Store.mu.Lock()
-	err := f(l.client.Store)
-	l.client.Store.mu.Unlock()
-	if l.client.After != nil {
-		if err := l.client.After(ctx, verb); err != nil {
-			return err
-		}
-	}
-	return err
+	defer l.client.Store.mu.Unlock()
+	return f(l.client.Store)
 }
 
 func (s *LeaseStore) putLocked(lease *coordinationv1.Lease) *coordinationv1.Lease {
@@ -81,7 +75,7 @@ func (s *LeaseStore) getLocked(name string) (*coordinationv1.Lease, error) {
 
 // Create makes a lease.
 func (l leases) Create(ctx context.Context, lease *coordinationv1.Lease, _ metav1.CreateOptions) (out *coordinationv1.Lease, err error) {
-	err = l.do(ctx, "create", func(s *LeaseStore) error {
+	err = l.do(ctx, func(s *LeaseStore) error {
 		if s.leases[lease.Name] != nil {
 			return apierrors.NewAlreadyExists(coordinationv1.Resource("leases"), lease.Name)
 		}
@@ -93,7 +87,7 @@ func (l leases) Create(ctx context.Context, lease *coordinationv1.Lease, _ metav
 
 // Update writes a lease, if its resource version is the current one.
 func (l leases) Update(ctx context.Context, lease *coordinationv1.Lease, _ metav1.UpdateOptions) (out *coordinationv1.Lease, err error) {
-	err = l.do(ctx, "update", func(s *LeaseStore) error {
+	err = l.do(ctx, func(s *LeaseStore) error {
 		now, err := s.getLocked(lease.Name)
 		if err != nil {
 			return err
@@ -109,7 +103,7 @@ func (l leases) Update(ctx context.Context, lease *coordinationv1.Lease, _ metav
 
 // Get reads a lease.
 func (l leases) Get(ctx context.Context, name string, _ metav1.GetOptions) (out *coordinationv1.Lease, err error) {
-	err = l.do(ctx, "get", func(s *LeaseStore) error {
+	err = l.do(ctx, func(s *LeaseStore) error {
 		out, err = s.getLocked(name)
 		return err
 	})

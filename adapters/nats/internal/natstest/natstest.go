@@ -19,9 +19,9 @@
 // Clients reach a server through a [Proxy]. [Server.DirectURL] goes around the proxy,
 // for measurements.
 //
-// Methods that cannot do what they say panic, so that they may be called from
-// any goroutine; [New], [NewCluster] and the methods that take a testing.TB end
-// the test. A server ends with the process that started it, however that ends.
+// Start panics if the server does not start, so that it may be called from any
+// goroutine; [New], [NewCluster] and the methods that take a testing.TB end the test.
+// On Linux, a server ends with the process that started it, however that ends.
 //
 // A program may use the package as well: see [Open] and [OpenCluster].
 package natstest

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// An Enqueuer takes items that need a run. [Queue] is one; [Filter], [Map] and
-// [Coalesce] put themselves before one. None of its methods blocks, and all of
+// An Enqueuer takes items that need a run. [Queue] is one; [Filter] and
+// [Map] put themselves before one. None of its methods blocks, and all of
 // them may be called from any goroutine.
 type Enqueuer[T comparable] interface {
 	Enqueue(item T)
@@ -130,7 +130,7 @@ type Outcome string
 // The outcomes of a run.
 const (
 	Succeeded     Outcome = "succeeded"      // nil or RecheckWithin
-	Requeued      Outcome = "requeued"       // RequeueAfter or RequeueWithin, also beside a failure that is not retried; or see UntilChanged
+	Requeued      Outcome = "requeued"       // RequeueAfter or RequeueWithin, also beside a failure that is not retried
 	Retrying      Outcome = "retrying"       // failed, and is retried
 	GaveUp        Outcome = "gave_up"        // failed, and Retry does not retry it
 	TerminalError Outcome = "terminal_error" // Terminal: failed, and is not retried
@@ -154,7 +154,3 @@ var (
 	// an ordinary failure.
 	ErrAborted = errors.New("reconcile: run aborted")
 )
-
-// ErrChanged is the [context.Cause] of a context of [UntilChanged] whose item
-// was enqueued again.
-var ErrChanged = errors.New("reconcile: item was enqueued again")

@@ -192,55 +192,6 @@ func ExampleQueue_WaitIdle() {
 	// <nil>
 }
 
-// A copy that takes hours is cancelled as soon as another image is desired. No failure is
-// counted, and the next run begins at once.
-func ExampleUntilChanged() {
-	var desired struct { // the desired state of the disk
-		sync.Mutex
-		image string
-	}
-	desired.image = "debian-12"
-	queue := reconcile.NewQueue[string]()
-	copying := make(chan bool)
-
-	// image makes the disk a copy of an image. The first takes hours.
-	copyImage := func(ctx context.Context, image string) error {
-		if image == "debian-13" {
-			return nil
-		}
-		copying <- true
-		<-ctx.Done()
-		return fmt.Errorf("copy of %s: %w", image, context.Cause(ctx))
-	}
-	r := reconcile.Reconciler[string]{
-		Queue: queue,
-		Reconcile: func(ctx context.Context, disk string) error {
-			ctx, stop := reconcile.UntilChanged(ctx)
-			defer stop()
-			desired.Lock()
-			image := desired.image
-			desired.Unlock()
-			return copyImage(ctx, image)
-		},
-		OnResult: func(r reconcile.Result[string]) { fmt.Printf("%s, %d failures: %v\n", r.Outcome, r.Failures, r.Err) },
-		Logger:   slog.New(slog.DiscardHandler),
-	}
-
-	queue.Enqueue("disk-1")
-	go func() {
-		<-copying
-		desired.Lock()
-		desired.image = "debian-13"
-		desired.Unlock()
-		queue.Enqueue("disk-1")
-		queue.Close()
-	}()
-	r.Run(context.Background())
-	// Output:
-	// requeued, 0 failures: copy of debian-12: reconcile: item was enqueued again
-	// succeeded, 0 failures: <nil>
-}
-
 // A Reconciler works until its context is done, or as here until its queue is
 // closed and empty.
 func ExampleReconciler() {
@@ -643,19 +594,6 @@ func ExampleListMap() {
 	// 1 metrics
 	// 2 audit
 	// [nodes] 1
-}
-
-// A burst of events becomes one run, a minute after the first of them.
-func ExampleCoalesce() {
-	queue := reconcile.NewQueue[string]()
-	events := reconcile.Coalesce(queue, time.Minute)
-	for range 100 {
-		events.Enqueue("photos")
-	}
-	stats := queue.Stats()
-	fmt.Println(stats.Ready, stats.Waiting, stats.Coalesced)
-	// Output:
-	// 0 1 99
 }
 
 // An event of a key runs the buckets that said that they depend on it.

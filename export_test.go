@@ -120,31 +120,26 @@ func (q *Queue[T]) check() error {
 	return q.checkWatchers()
 }
 
-// checkWatchers checks who watches, and that nobody was left to be notified.
+// checkWatchers checks who watches.
 func (q *Queue[T]) checkWatchers() error {
-	if q.watchers.notified != nil {
-		return fmt.Errorf("a watcher was not called")
-	}
-	if q.watchers.at != nil && len(q.watchers.at) == 0 {
+	if q.watchers != nil && len(q.watchers) == 0 {
 		return fmt.Errorf("a map of watchers is kept, though nobody watches")
 	}
-	for i, w := range q.watchers.at {
+	for i, all := range q.watchers {
 		e := q.store.peek(i)
 		if q.closed && i != 0 && (e == nil || e.kind.isLater()) {
 			continue // dropped by Close; who waits for it finds out
 		}
-		if w == nil || w.prev != nil || i != 0 && (e == nil || e.hash == 0) {
-			return fmt.Errorf("watcher %+v of entry %d", w, i)
+		if len(all) == 0 || i != 0 && (e == nil || e.hash == 0) {
+			return fmt.Errorf("watchers %v of entry %d", all, i)
 		}
-		for ; w != nil; w = w.next {
-			switch ofRun := w.end != nil; {
-			case !w.watching || w.index != i || w.next != nil && w.next.prev != w:
+		for _, w := range all {
+			switch {
+			case w.index != i:
 				return fmt.Errorf("entry %d has the watcher %+v", i, w)
-			case ofRun && (!e.inFlight || e.readyNext()):
-				return fmt.Errorf("a run is watched at entry %d (%v) with inFlight=%v kind=%d", i, e.item, e.inFlight, e.kind)
-			case !ofRun && i != 0 && e.kind == runRecheck:
+			case i != 0 && e.kind == runRecheck:
 				return fmt.Errorf("entry %d (%v) is settled, and is waited for", i, e.item)
-			case !ofRun && i == 0 && q.readyLocked()+q.inFlight+q.waiting-q.rechecks == 0:
+			case i == 0 && q.readyLocked()+q.inFlight+q.waiting-q.rechecks == 0:
 				return fmt.Errorf("the queue is idle, and that is waited for")
 			}
 		}
@@ -249,31 +244,15 @@ func (s *store[T]) check() error {
 	return nil
 }
 
-// UntilChangedOf is UntilChanged in a run of an item that was taken by Dequeue.
-func UntilChangedOf[T comparable](ctx context.Context, q *Queue[T], item T) (context.Context, context.CancelFunc) {
-	w := &worker[T]{loop: &loop[T]{queue: q}}
-	hash := q.hash(item)
-	q.mu.Lock()
-	var e *entry[T]
-	w.index, e = q.store.find(hash, item)
-	w.takenAt = e.since
-	q.mu.Unlock()
-	r := &run[T]{Context: ctx, worker: w, item: item}
-	w.current.Store(r)
-	return UntilChanged(r)
-}
-
 // Watchers returns how many watch the queue and its items; 0 only if not even
 // the map of them is kept.
 func Watchers[T comparable](q *Queue[T]) (n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, w := range q.watchers.at {
-		for ; w != nil; w = w.next {
-			n++
-		}
+	for _, all := range q.watchers {
+		n += len(all)
 	}
-	if n == 0 && q.watchers.at != nil {
+	if n == 0 && q.watchers != nil {
 		return -1
 	}
 	return n

@@ -117,34 +117,6 @@ func (m mapped[S, T]) EnqueueAfter(s S, d time.Duration) {
 	m.each(s, func(item T) { m.q.EnqueueAfter(item, d) })
 }
 
-// Coalesce returns an Enqueuer that makes one run of a burst of events: an Enqueue of an
-// item that is neither ready nor in flight becomes a run after d, and further events
-// until then are part of that run. They do not postpone it. So events start at most one
-// run of an item per d. The cost: a single event waits for d as well. A run may start
-// later than d after an event for the same reasons as with Enqueue: no worker is free,
-// the item is in flight, or its NotBefore time is later.
-//
-// An event of an item that is ready is part of the run that comes; if the item is in the
-// [Queue.Background], it stays there. An EnqueueAfter waits for d at least. An Offer is
-// passed on as it is. With a d of zero or less every call is passed on as it is. Coalesce
-// panics if q is nil.
-func Coalesce[T comparable](q Enqueuer[T], d time.Duration) Enqueuer[T] {
-	mustQueue[T]("the queue of Coalesce", q)
-	return coalesced[T]{q, d}
-}
-
-type coalesced[T comparable] struct {
-	q Enqueuer[T]
-	d time.Duration
-}
-
-func (c coalesced[T]) Enqueue(item T) { c.q.EnqueueAfter(item, c.d) }
-func (c coalesced[T]) Offer(item T)   { c.q.Offer(item) }
-
-func (c coalesced[T]) EnqueueAfter(item T, d time.Duration) {
-	c.q.EnqueueAfter(item, max(d, c.d))
-}
-
 func mustQueue[T comparable](what string, q any) {
 	if err := checkQueue[T](what, q); err != nil {
 		panic(err.Error())

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
-	"github.com/reconkernel/reconcile/internal/record"
 )
 
 func TestFeedRunsItsFeederWithItsQueue(t *testing.T) {
@@ -162,54 +161,11 @@ func TestEnqueuersOfANilQueuePanic(t *testing.T) {
 	for name, f := range map[string]func(){
 		"the queue of Filter":     func() { reconcile.Filter(nil, func(string) bool { return true }) },
 		"the queue of Map":        func() { reconcile.Map(nil, func(int) iter.Seq[string] { return nil }) },
-		"the queue of Coalesce":   func() { reconcile.Coalesce(new(reconcile.Queue[string]), time.Second) },
 		"Filter needs a function": func() { reconcile.Filter[string](q, nil) },
 		"Map needs a function":    func() { reconcile.Map[int, string](q, nil) },
 	} {
 		if got := panics(f); !strings.HasPrefix(got, "reconcile: "+name) {
 			t.Errorf("panic %q, want one that says %q", got, name)
 		}
-	}
-}
-
-func TestCoalesceVerbs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := newTray[string]()
-		e := reconcile.Coalesce[string](q, 10*time.Second)
-		tellAll(e, "a")
-		e.EnqueueAfter("b", time.Second)
-		q.Want(t, "0s enqueue a after 10s", "0s enqueue a after 1m0s", "0s offer a", "0s enqueue b after 10s")
-	})
-}
-
-// Events come each second for a minute, then no more. Each run takes as long as the
-// name of the test says.
-func TestCoalesceMakesOneRunOfABurst(t *testing.T) {
-	for takes, want := range map[time.Duration][]string{
-		0:                {"9.5s run", "19.5s run", "29.5s run", "39.5s run", "49.5s run", "59.5s run"},
-		4 * time.Second:  {"9.5s run", "19.5s run", "29.5s run", "39.5s run", "49.5s run", "59.5s run"},
-		15 * time.Second: {"9.5s run", "24.5s run", "39.5s run", "54.5s run", "1m9.5s run"},
-	} {
-		runBubble(t, takes.String(), func(t *testing.T) {
-			q := reconcile.NewQueue[string]()
-			e := reconcile.Coalesce(q, 9500*time.Millisecond)
-			j := record.New()
-			run := launch(t, &reconcile.Reconciler[string]{
-				Queue: q,
-				Reconcile: func(context.Context, string) error {
-					j.Note("run")
-					time.Sleep(takes)
-					return nil
-				},
-			})
-			for range 60 {
-				e.Enqueue("a")
-				time.Sleep(time.Second)
-				synctest.Wait()
-			}
-			time.Sleep(time.Hour)
-			run.end()
-			j.Want(t, want...)
-		})
 	}
 }

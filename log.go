@@ -10,10 +10,7 @@ import (
 )
 
 // A runContext is what the context of a run has for runKey.
-type runContext interface {
-	logger() *slog.Logger
-	untilChanged(ctx context.Context) (context.Context, context.CancelFunc)
-}
+type runContext interface{ logger() *slog.Logger }
 
 type runKey struct{}
 

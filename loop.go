@@ -415,12 +415,10 @@ type worker[T comparable] struct {
 	admitDone    func(o Outcome, err error, took time.Duration) // of Admit; nil if there is none
 	waited       time.Duration
 	start        int64
-	release      context.CancelFunc        // of the Timeout; nil if there is none
-	err          error                     // what Reconcile returned
-	aborted      bool                      // by a shutdown or a lost lease
-	changes      atomic.Pointer[change[T]] // the contexts of UntilChanged that a change ends, in the run
-	changed      bool                      // the run ended early, because its item was enqueued again
-	skipHooks    bool                      // one of them panicked, so the others are not called
+	release      context.CancelFunc // of the Timeout; nil if there is none
+	err          error              // what Reconcile returned
+	aborted      bool               // by a shutdown or a lost lease
+	skipHooks    bool               // one of them panicked, so the others are not called
 	result       Result[T]
 	verdict      RequeueOptions // how the item is given back
 }
@@ -566,7 +564,7 @@ func (w *worker[T]) takeNext() {
 	case err == nil:
 		w.hasItem = true
 		w.now, w.clockStale = w.takenItem.takenAt, false
-		w.aborted, w.changed, w.skipHooks = false, false, false
+		w.aborted, w.skipHooks = false, false
 		w.stage = next
 		return
 	case l.taking.Err() != nil, l.caller.Err() != nil, errors.Is(err, ErrClosed):
@@ -718,7 +716,6 @@ func (w *worker[T]) measure() {
 	if _, panicked := w.err.(*PanicError); w.err != nil && !panicked {
 		r := w.current.Load()
 		w.aborted = w.loop.caller.Err() != nil || w.loop.leaser != nil && errors.Is(context.Cause(r), ErrLeaseLost)
-		w.changed = w.outdated(r)
 		w.clockStale = true // what follows is code of the user
 	}
 }
@@ -735,15 +732,8 @@ func (w *worker[T]) decide(mayCall bool) {
 	if mayCall {
 		a, retry = answerOf(w.err), w.loop.Retry
 	}
-	switch {
-	case a.succeeded():
-		w.changed = false
-	case w.aborted:
+	if w.aborted && !a.succeeded() {
 		r.Outcome, r.Failures, w.verdict = Aborted, w.failures, RequeueOptions{Err: ErrAborted}
-		return
-	case w.changed:
-		r.Outcome, w.verdict = Requeued, RequeueOptions{MinDelay: minRetryDelay - r.Duration}
-		r.Next = max(0, w.verdict.MinDelay)
 		return
 	}
 	r.Outcome, w.verdict = a.classify(w.err, w.failures+1, retry)
@@ -765,9 +755,6 @@ func (w *worker[T]) decide(mayCall bool) {
 // run is one that has not returned.
 func (w *worker[T]) endRun() {
 	if r := w.current.Swap(nil); r != nil { // nil if Lease panicked
-		if w.changes.Load() != nil {
-			w.changes.Store(nil)
-		}
 		r.finish()
 	}
 	if w.release != nil {
@@ -802,9 +789,6 @@ func (w *worker[T]) report() {
 		level, msg = slog.LevelError, "run failed, not retried"
 	case TerminalError:
 		level, msg = slog.LevelError, "run failed, terminal error"
-	}
-	if w.changed {
-		msg = "run ended early, its item was enqueued again"
 	}
 	if panicked != nil {
 		level, msg = slog.LevelError, "run panicked"
@@ -871,62 +855,4 @@ func (f *otherQueue[T]) giveBackTaken(t *takenItem[T], w *RequeueOptions, _ int6
 	} else {
 		f.Requeue(t.item, *w)
 	}
-}
-
-// A change is a context of UntilChanged that is ended by ErrChanged, if nothing else ends
-// it first.
-type change[T comparable] struct {
-	run     *run[T]
-	context context.Context
-	next    *change[T]
-}
-
-// addChange notes a context before it is ended.
-func (w *worker[T]) addChange(r *run[T], c context.Context) {
-	if w.sawChange(r) {
-		return // One is enough, however often the run asks.
-	}
-	n := &change[T]{run: r, context: c}
-	for w.current.Load() == r {
-		n.next = w.changes.Load()
-		if w.changes.CompareAndSwap(n.next, n) {
-			return
-		}
-	}
-}
-
-// sawChange reports whether a context of a run that has returned was ended by ErrChanged.
-func (w *worker[T]) sawChange(r *run[T]) bool {
-	for n := w.changes.Load(); n != nil; n = n.next {
-		if n.run == r && context.Cause(n.context) == ErrChanged {
-			return true
-		}
-	}
-	return false
-}
-
-// outdated reports whether a run that has returned was notified of a change, and
-// the next run that this was is still there.
-func (w *worker[T]) outdated(r *run[T]) bool {
-	if !w.sawChange(r) {
-		return false
-	}
-	q := w.loop.queue.(*Queue[T]) // Only a Queue notifies a run.
-	q.mu.Lock()
-	defer q.unlock()
-	q.catchUpLocked()
-	e := entryOfRunLocked(q, r)
-	return e != nil && e.readyNext()
-}
-
-// entryOfRunLocked returns the entry of the item of a run that its worker has;
-// nil if the run has ended, or another caller gave its item back.
-func entryOfRunLocked[T comparable](q *Queue[T], r *run[T]) *entry[T] {
-	if r.worker.current.Load() != r {
-		return nil
-	}
-	if e := q.store.peek(r.worker.index); e != nil && e.inFlight && e.item == r.item && e.since == r.worker.takenAt {
-		return e
-	}
-	return nil
 }

@@ -240,14 +240,7 @@ func (p program) run(t *testing.T) {
 		pair := lockstep.New(p.items()...)
 		defer pair.Stop() // the consumers that wait when a step fails
 		pair.SetBackground(p.background())
-		runs := watchedRuns{}
-		defer runs.stop()
-		pair.Check = func() error {
-			if err := reconcile.Check(pair.Queue); err != nil {
-				return err
-			}
-			return runs.compare(pair, p.items())
-		}
+		pair.Check = func() error { return reconcile.Check(pair.Queue) }
 		waiters := 0
 		for _, o := range p.ops() {
 			if o.Verb == model.Dequeue && waiters >= 4 {
@@ -257,7 +250,6 @@ func (p program) run(t *testing.T) {
 				if due, ok := pair.Model.NextDue(); ok && due-pair.Model.Now() < 24*time.Hour {
 					o.Options.Delay = due - pair.Model.Now() // to the instant at which the timer fires
 				}
-				runs.race()
 			}
 			if err := pair.Step(o); err != nil {
 				t.Fatal(err)
@@ -268,62 +260,6 @@ func (p program) run(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-}
-
-// watchedRuns has a context of UntilChanged for each item in flight.
-type watchedRuns map[string]*modelRun
-
-type modelRun struct {
-	take  int
-	ctx   context.Context
-	stop  context.CancelFunc
-	ended bool // as the model says
-	raced bool // the queue may have seen a next run fall due, or not
-}
-
-func (runs watchedRuns) race() {
-	for _, r := range runs {
-		r.raced = true
-	}
-}
-
-// compare wants those contexts to have ended whose item has had a next run that
-// is ready, and those whose item was given back.
-func (runs watchedRuns) compare(pair *lockstep.Pair[string], items []string) error {
-	synctest.Wait() // the timer tells them after it has given up the lock
-	for _, item := range items {
-		e, _ := pair.Model.Entry(item)
-		ready := e.Next.Ready(pair.Model.Now())
-		r := runs[item]
-		if r != nil && (!e.InFlight || e.Take != r.take) {
-			if cause := context.Cause(r.ctx); cause == nil || !r.raced && (cause == reconcile.ErrChanged) != r.ended {
-				return fmt.Errorf("by UntilChanged(%s), after the run: %v, want one that ended for a change: %t", item, cause, r.ended)
-			}
-			r.stop()
-			delete(runs, item)
-			r = nil
-		}
-		if !e.InFlight {
-			continue
-		}
-		if r == nil {
-			r = &modelRun{take: e.Take}
-			r.ctx, r.stop = reconcile.UntilChangedOf(context.Background(), pair.Queue, item)
-			runs[item] = r
-		}
-		r.ended = r.ended || ready
-		cause := context.Cause(r.ctx)
-		if cause != nil && cause != reconcile.ErrChanged || (cause != nil) != r.ended && (!r.raced || ready) {
-			return fmt.Errorf("by UntilChanged(%s): %v, want one that has ended: %t", item, cause, r.ended)
-		}
-	}
-	return nil
-}
-
-func (runs watchedRuns) stop() {
-	for _, r := range runs {
-		r.stop()
-	}
 }
 
 func randomProgram(seed uint64) program {

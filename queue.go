@@ -78,8 +78,7 @@ type Queue[T comparable] struct {
 	//     not looked yet.
 	//   - While the heap is not empty, the timer is armed for no later than the
 	//     first delay.
-	//   - A watcher of a run is at an entry in flight without a next run that is
-	//     ready; one of an item is at an entry that does not wait for a recheck.
+	//   - A watcher of an item is at an entry that does not wait for a recheck.
 	mu              sync.Mutex
 	closed          bool
 	store           store[T]
@@ -222,9 +221,9 @@ func (q *Queue[T]) Close() {
 		q.promoteDueLocked(now)
 	}
 	q.closed = true
-	for i := range q.watchers.at {
+	for i := range q.watchers {
 		if e := q.store.entry(i); i != 0 && e.kind.isLater() {
-			q.watchers.notify(i, false, ErrClosed)
+			q.watchers.notify(i, ErrClosed)
 		}
 	}
 	q.delays = delays[T]{}
@@ -268,9 +267,6 @@ func (q *Queue[T]) addLocked(hash uint32, item T, ask verb, d time.Duration) {
 		e.kind = runReady
 		if ask == askNow {
 			e.kind = runNow
-		}
-		if q.watchers.at != nil {
-			notifyMoved(&q.watchers, i, e, nil)
 		}
 		return
 	}
@@ -416,7 +412,7 @@ func (q *Queue[T]) giveBackLocked(i uint32, e *entry[T], o *RequeueOptions, now 
 // endLocked removes an entry that was in flight. Err is why its item is not retried.
 func (q *Queue[T]) endLocked(i uint32, e *entry[T], err error) {
 	q.countLocked(e, -1)
-	if q.watchers.at != nil {
+	if q.watchers != nil {
 		e.inFlight, e.kind = false, runNone
 		notifyMoved(&q.watchers, i, e, err)
 	}
@@ -602,7 +598,7 @@ func (q *Queue[T]) moveLocked(i uint32, e *entry[T], to nextRun, inFlight bool, 
 		e.setNotBefore(to)
 	}
 	q.countLocked(e, +1)
-	if q.watchers.at != nil {
+	if q.watchers != nil {
 		notifyMoved(&q.watchers, i, e, nil)
 	}
 	if !stays {
@@ -784,11 +780,10 @@ func (q *Queue[T]) hash(item T) uint32 {
 	return max(1, uint32(maphash.Comparable(q.seed, item))) // 0 is the hash of no item
 }
 
-// unlock ends every method that changed the queue: it passes the token on if a
-// consumer is blocked that could go on, and calls watchers after it has
-// released the lock.
+// unlock ends every method that changed the queue: it notifies those who wait for the
+// queue to be idle, and passes the token on if a consumer is blocked that could go on.
 func (q *Queue[T]) unlock() {
-	if q.blocked > 0 || q.watchers.at != nil || q.closed {
+	if q.blocked > 0 || q.watchers != nil || q.closed {
 		q.unlockAndNotify()
 		return
 	}
@@ -796,7 +791,9 @@ func (q *Queue[T]) unlock() {
 }
 
 func (q *Queue[T]) unlockAndNotify() {
-	notified := q.takeNotifiedLocked() // may make items ready
+	if q.watchers[0] != nil && q.idleLocked() { // may make items ready
+		q.watchers.notify(0, nil)
+	}
 	var wake chan struct{}
 	if q.blocked > 0 && (q.readyLocked() > 0 || q.drainedLocked()) {
 		wake = q.wake
@@ -809,18 +806,4 @@ func (q *Queue[T]) unlockAndNotify() {
 	case wake <- struct{}{}:
 	default: // No consumer has to be woken, or a token is there.
 	}
-	notifyAll(notified)
-}
-
-// takeNotifiedLocked returns the watchers that unlock calls.
-func (q *Queue[T]) takeNotifiedLocked() *watcher {
-	if q.watchers.at[0] != nil && q.idleLocked() {
-		q.watchers.notify(0, false, nil)
-	}
-	if len(q.watchers.at) == 0 {
-		q.watchers.at = nil
-	}
-	w := q.watchers.notified
-	q.watchers.notified = nil
-	return w
 }

@@ -1053,21 +1053,6 @@ func TestFailedItemIsNotRunAgainWithinASecond(t *testing.T) {
 			want: []string{"0s", "500ms", "1s", "1.5s", "2s", "2.5s", "3s", "3.5s", "4s", "4.5s", "5s"},
 		},
 		"beside RequeueAfter": {run: fail(errors.Join(errBoom, reconcile.RequeueAfter(3*time.Second))), write: 10 * time.Millisecond, want: []string{"0s", "3s"}},
-		"ended by UntilChanged": {run: func(ctx context.Context, q *reconcile.Queue[string]) error {
-			ctx, stop := reconcile.UntilChanged(ctx)
-			defer stop()
-			q.Enqueue("x")
-			<-ctx.Done()
-			return context.Cause(ctx)
-		}, hold: true, enqueues: true, want: everySecond},
-		"ended by UntilChanged, after more than a second": {run: func(ctx context.Context, q *reconcile.Queue[string]) error {
-			time.Sleep(2 * time.Second)
-			ctx, stop := reconcile.UntilChanged(ctx)
-			defer stop()
-			q.Enqueue("x")
-			<-ctx.Done()
-			return context.Cause(ctx)
-		}, enqueues: true, want: []string{"0s", "2s", "4s"}},
 		"EnqueueNow, which overrides": {run: func(_ context.Context, q *reconcile.Queue[string]) error {
 			if q.State("x").Failures < 3 {
 				q.EnqueueNow("x")

@@ -803,3 +803,11 @@ func places(n int) admit {
 		}
 	}
 }
+
+// wantCause checks why a context has ended; nil means that it has not.
+func wantCause(t *testing.T, ctx context.Context, want error) {
+	t.Helper()
+	if got := context.Cause(ctx); got != want {
+		t.Errorf("cause of the end of the context: %v, want %v", got, want)
+	}
+}

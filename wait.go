@@ -28,7 +28,7 @@ import (
 // for ever if the item is its own or there is no other worker.
 func (q *Queue[T]) EnqueueAndWait(ctx context.Context, items ...T) error {
 	q.mustBeMade()
-	w := &waiter{remaining: len(items), done: make(chan struct{})}
+	w := &waiter{remaining: 1 + len(items), done: make(chan struct{})} // 1 until all are enqueued
 	watchers := make([]watcher, len(items))
 	hashes := make([]uint32, len(items))
 	for n, item := range items {
@@ -39,7 +39,7 @@ func (q *Queue[T]) EnqueueAndWait(ctx context.Context, items ...T) error {
 		q.mu.Lock()
 		if q.closed {
 			watchers[n].err = ErrClosed
-			w.remaining--
+			w.notifyLocked()
 		} else {
 			q.addLocked(hashes[n], item, askReady, 0)
 			i, _ := q.store.find(hashes[n], item)
@@ -47,7 +47,13 @@ func (q *Queue[T]) EnqueueAndWait(ctx context.Context, items ...T) error {
 		}
 		q.unlock()
 	}
-	q.waitFor(ctx, w)
+	q.mu.Lock()
+	w.notifyLocked()
+	q.mu.Unlock()
+	select {
+	case <-w.done:
+	case <-ctx.Done():
+	}
 	errs := q.giveUpWaiting(ctx, items, watchers)
 	notRetried := 0
 	for n := range watchers {
@@ -129,12 +135,14 @@ func (l leftItem) Is(target error) bool { return errors.Is(l.cause, target) }
 // it may wait for ever. In a run of this queue it waits for that run too.
 func (q *Queue[T]) WaitIdle(ctx context.Context) error {
 	w := &waiter{remaining: 1, done: make(chan struct{})}
-	var idle watcher
-	idle.waiter = w
+	idle := watcher{waiter: w}
 	q.lock()
 	q.watchers.add(0, &idle)
 	q.unlock()
-	q.waitFor(ctx, w)
+	select {
+	case <-w.done:
+	case <-ctx.Done():
+	}
 	q.mu.Lock()
 	left := q.watchers.remove(&idle)
 	s := Stats{Ready: q.readyLocked(), InFlight: q.inFlight, Waiting: q.waiting - q.rechecks}
@@ -144,18 +152,4 @@ func (q *Queue[T]) WaitIdle(ctx context.Context) error {
 	}
 	return fmt.Errorf("reconcile: queue is not idle (%d ready, %d in flight, %d waiting): %w",
 		s.Ready, s.InFlight, s.Waiting, context.Cause(ctx))
-}
-
-// waitFor returns when none remains, or ctx is done.
-func (q *Queue[T]) waitFor(ctx context.Context, w *waiter) {
-	q.mu.Lock()
-	remaining := w.remaining
-	q.mu.Unlock()
-	if remaining == 0 {
-		return
-	}
-	select {
-	case <-w.done:
-	case <-ctx.Done():
-	}
 }

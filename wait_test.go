@@ -13,7 +13,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -451,13 +450,7 @@ func TestWatchersCallNoUserCodeUnderTheLock(t *testing.T) {
 				if item == b {
 					time.Sleep(time.Hour)
 				} else if runs++; runs == 1 {
-					nosy := nosyContext{context.WithoutCancel(ctx), q.Len}
-					_, stop := reconcile.UntilChanged(nosy)
-					stop()
-					changed, stop := reconcile.UntilChanged(nosy)
-					defer stop()
 					q.Enqueue(item)
-					wantCause(t, changed, reconcile.ErrChanged)
 				}
 				return reconcile.Terminal(errBoom)
 			},
@@ -479,9 +472,7 @@ func TestWatchersCallNoUserCodeUnderTheLock(t *testing.T) {
 	})
 }
 
-// Producers, runs that watch, and those that wait for them, all at once. A run
-// whose context ended was asked for again, and an event that came after the
-// call of UntilChanged never leaves its context open.
+// Producers, runs, and those that wait for them, all at once: every wait ends.
 func TestWatchersUnderLoad(t *testing.T) {
 	var seed uint64
 	defer tellSeed(t, &seed)
@@ -492,57 +483,18 @@ func TestWatchersUnderLoad(t *testing.T) {
 
 func loadWatchers(t *testing.T, q *reconcile.Queue[string], seed uint64) {
 	const items, producers, verbs = 6, 4, 400
-	type counts struct {
-		asked      atomic.Int64 // verbs that began
-		begun, now atomic.Int64 // EnqueueNows that began, and that returned
-		changed    atomic.Int64 // runs that were ended early
-		random     *rand.Rand   // of its runs
-	}
-	all := make(map[string]*counts)
+	randomOf := make(map[string]*rand.Rand) // of the runs of an item
 	names := make([]string, items)
 	for i, random := range randoms(seed, 0, items) {
 		names[i] = fmt.Sprint("item ", i)
-		all[names[i]] = &counts{random: random}
+		randomOf[names[i]] = random
 	}
 	run := launch(t, &reconcile.Reconciler[string]{
 		Queue: q, Workers: 3, Logger: unlogged(), Retry: minutes,
-		Reconcile: func(ctx context.Context, item string) error {
-			n := all[item]
-			changed, stop := reconcile.UntilChanged(ctx)
-			if n.random.IntN(4) > 0 {
-				defer stop()
-			}
-			before := n.begun.Load()
-			if n.random.IntN(8) == 0 {
-				n.asked.Add(1)
-				go func() {
-					other, stop := reconcile.UntilChanged(ctx) // perhaps after the run
-					q.Enqueue(item)
-					defer stop()
-					time.Sleep(time.Microsecond)
-					if q.State(item).Phase == reconcile.InFlight {
-						return
-					}
-					select { // it is ended right after the item is given back, which takes no time
-					case <-other.Done():
-					case <-time.After(1):
-						t.Errorf("%s: a context outlives its run", item)
-					}
-				}()
-			}
-			time.Sleep(upTo(n.random, 20*time.Microsecond))
-			if n.now.Load() > before {
-				select {
-				case <-changed.Done():
-				case <-time.After(time.Hour):
-					t.Errorf("%s: an EnqueueNow after UntilChanged did not end its context", item)
-				}
-			}
-			if context.Cause(changed) == reconcile.ErrChanged {
-				n.changed.Add(1)
-				return changed.Err()
-			}
-			switch n.random.IntN(6) {
+		Reconcile: func(_ context.Context, item string) error {
+			random := randomOf[item]
+			time.Sleep(upTo(random, 20*time.Microsecond))
+			switch random.IntN(6) {
 			case 0:
 				return errBoom
 			case 1:
@@ -561,13 +513,9 @@ func loadWatchers(t *testing.T, q *reconcile.Queue[string], seed uint64) {
 			r := rand.New(rand.NewPCG(seed, uint64(items+p)))
 			for range verbs {
 				item := names[r.IntN(items)]
-				n := all[item]
-				n.asked.Add(1)
 				switch r.IntN(8) {
 				case 0, 1:
-					n.begun.Add(1)
 					q.EnqueueNow(item)
-					n.now.Add(1)
 				case 2, 3:
 					q.Enqueue(item)
 				case 4:
@@ -594,8 +542,6 @@ func loadWatchers(t *testing.T, q *reconcile.Queue[string], seed uint64) {
 					_ = q.WaitIdle(ctx)
 				} else {
 					one, other := names[r.IntN(items)], names[r.IntN(items)]
-					all[one].asked.Add(2)
-					all[other].asked.Add(1)
 					_ = q.EnqueueAndWait(ctx, one, other, one)
 				}
 				cancel()
@@ -612,16 +558,6 @@ func loadWatchers(t *testing.T, q *reconcile.Queue[string], seed uint64) {
 	run.end()
 	time.Sleep(time.Hour)
 	synctest.Wait()
-	early := int64(0)
-	for item, n := range all {
-		early += n.changed.Load()
-		if n.changed.Load() > n.asked.Load()+1 {
-			t.Errorf("%s: %d runs were ended early, and %d verbs called", item, n.changed.Load(), n.asked.Load())
-		}
-	}
-	if early == 0 {
-		t.Error("no run was ended early")
-	}
 	wantWatchers(t, q, 0)
 }
 
@@ -633,8 +569,7 @@ func upTo(r *rand.Rand, d time.Duration) time.Duration {
 // A thing is found gone once nothing leads to it.
 type thing struct{ _ [1024]byte }
 
-// Nothing of a watcher stays reachable once it was notified, has given up, or its
-// run is over; and where nobody watches, nothing is allocated.
+// Nothing of a watcher stays reachable once it was notified, or has given up; and where nobody watches, nothing is allocated.
 func TestWatchersFreeTheirMemory(t *testing.T) {
 	type key struct{}
 	inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
@@ -644,20 +579,9 @@ func TestWatchersFreeTheirMemory(t *testing.T) {
 			things[name] = weak.Make(p)
 			return context.WithValue(ctx, key{}, p)
 		}
-		watch := func(ctx context.Context, name string) context.CancelFunc {
-			_, stop := reconcile.UntilChanged(with(ctx, name))
-			return stop
-		}
 		run := launch(t, &reconcile.Reconciler[string]{
 			Queue: q, Logger: unlogged(),
-			Reconcile: func(ctx context.Context, item string) error {
-				if item == "x" {
-					watch(ctx, "notified")
-					q.Enqueue("x")
-					q.Remove("x")
-					watch(ctx, "not stopped")
-					watch(ctx, "stopped")()
-				}
+			Reconcile: func(context.Context, string) error {
 				time.Sleep(time.Minute)
 				return nil
 			},

@@ -74,8 +74,7 @@ func (e Errors) Unwrap() error { return errors.Join(e...) }
 // retries form the same batch again.
 //
 // The ctx of do has the values of the ctx of the first call, but it does not belong to a
-// run: [reconcile.Logger] does not name an item, and [reconcile.UntilChanged] does not
-// watch one. It ends when the contexts of all calls in the batch have ended. Several
+// run: [reconcile.Logger] does not name an item. It ends when the contexts of all calls in the batch have ended. Several
 // calls of do may be in flight at once.
 //
 // There is no goroutine while there is no call. New panics if max is less than 1, if

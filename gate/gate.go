@@ -25,7 +25,6 @@ package gate
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -58,8 +57,7 @@ import (
 //   - The limit rises by one after as many successful or rescheduled runs as the limit
 //     says. Only runs count that used the last free place, so a limit that is never
 //     reached does not rise (as in RFC 7661).
-//   - Other failures, aborted runs, and runs that [reconcile.UntilChanged] ended do not
-//     count.
+//   - Other failures and aborted runs do not count.
 //
 // # Pause
 //
@@ -395,7 +393,7 @@ const negativePause = 10 * time.Second
 func (g *Gate) find(o reconcile.Outcome, err error, took time.Duration) (f finding) {
 	if g.Slow != nil {
 		f.slow = g.Slow(err, took)
-		f.well = o == reconcile.Succeeded || o == reconcile.Requeued && isScheduled(err)
+		f.well = o == reconcile.Succeeded || o == reconcile.Requeued
 	}
 	if g.Pause != nil {
 		if f.pause = g.Pause(err); f.pause < 0 {
@@ -404,16 +402,6 @@ func (g *Gate) find(o reconcile.Outcome, err error, took time.Duration) (f findi
 		f.pause = min(f.pause, cmp.Or(g.MaxPause, time.Hour))
 	}
 	return f
-}
-
-// isScheduled reports whether err says itself when to run again. A run that UntilChanged
-// cut short is Requeued by an error that does not.
-func isScheduled(err error) bool {
-	if _, bare := err.(reconcile.RequeueError); bare { // without an allocation
-		return true
-	}
-	var plan reconcile.RequeueError
-	return errors.As(err, &plan)
 }
 
 // left takes out a run.

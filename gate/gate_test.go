@@ -140,7 +140,6 @@ var outcomes = map[string]struct {
 	"recheck": {reconcile.Succeeded, reconcile.RecheckWithin(time.Hour)},
 	"plan":    {reconcile.Requeued, reconcile.RequeueAfter(time.Hour)},
 	"reason":  {reconcile.Requeued, fmt.Errorf("not yet: %w", reconcile.RequeueWithin(time.Hour))},
-	"changed": {reconcile.Requeued, errBoom}, // cut short by UntilChanged
 	"fail":    {reconcile.Retrying, errBoom},
 	"gaveup":  {reconcile.GaveUp, errBoom},
 	"refuse":  {reconcile.TerminalError, reconcile.Terminal(errBoom)},
@@ -362,9 +361,9 @@ func TestPause(t *testing.T) {
 			"a=wait b@1s=fail c d", 0, "0s a=wait, 10s b@1s=fail, 11s c, 11s d",
 			"0s WARN gate paused by the result of a run 10s, 11s INFO gate resumed 11s",
 		},
-		"so does a plan, and a run that was cut short": {
-			"a=wait b@1s=plan c@1s=wait d@1s=wait e@1s=wait f@1s=wait g@1s=changed h", 0,
-			"0s a=wait, 10s b@1s=plan, 11s c@1s=wait, 11s d@1s=wait, 11s e@1s=wait, 11s f@1s=wait, 22s g@1s=changed, 23s h",
+		"so does a plan, and one with a reason": {
+			"a=wait b@1s=plan c@1s=wait d@1s=wait e@1s=wait f@1s=wait g@1s=reason h", 0,
+			"0s a=wait, 10s b@1s=plan, 11s c@1s=wait, 11s d@1s=wait, 11s e@1s=wait, 11s f@1s=wait, 22s g@1s=reason, 23s h",
 			"0s WARN gate paused by the result of a run 10s, 11s INFO gate resumed 11s, 12s WARN gate paused by the result of a run 10s, 23s INFO gate resumed 11s",
 		},
 		"one that asks for a pause keeps it paused": {

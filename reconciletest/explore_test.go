@@ -558,20 +558,6 @@ func TestNoFalseAlarm(t *testing.T) {
 				return cmp.Or(asDesired(c)(ctx, a), reconcile.RecheckWithin(5*time.Hour))
 			}
 		}},
-		"a run that waits for a change": {comes, func(c client) work {
-			return func(ctx context.Context, a string) error {
-				if err := asDesired(c)(ctx, a); err != nil {
-					return err
-				}
-				ctx, cancel := reconcile.UntilChanged(ctx)
-				defer cancel()
-				select {
-				case <-ctx.Done():
-				case <-time.After(5 * time.Second):
-				}
-				return nil
-			}
-		}},
 		"polls of a slow process": {grows, func(c client) work {
 			return func(ctx context.Context, a string) error {
 				if time.Since(c.begun)%time.Minute != 0 {

@@ -190,11 +190,10 @@ func (r *runs) count(outcome reconcile.Outcome, err error, next time.Duration) {
 }
 
 // planHolds reports whether the next run of a Requeued one is not before its time. The
-// policy is known not to have retried a failure beside it. Any other error is of a run that
-// ended early, see [reconcile.UntilChanged], whose item is held for the rest of a second.
+// policy is known not to have retried a failure beside it.
 func planHolds(err error) bool {
-	outcome, w := reconcile.Classify(err, 1, reconcile.NoRetry)
-	return outcome != reconcile.Requeued || w.MinDelay > 0 && w.MinDelay == w.Delay
+	_, w := reconcile.Classify(err, 1, reconcile.NoRetry)
+	return w.MinDelay > 0 && w.MinDelay == w.Delay
 }
 
 // observe adds a run to the histograms. controller-runtime knows no aborted

@@ -136,8 +136,7 @@ func TestInstrument(t *testing.T) {
 	})
 }
 
-// TestHeldBesideAFailure has runs that are scheduled although a step failed, or because the
-// run ended early. Held are those that no event starts before their time.
+// TestHeldBesideAFailure has runs that are scheduled although a step failed. Held are those that no event starts before their time.
 func TestHeldBesideAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, test := range map[string]struct {
@@ -146,12 +145,6 @@ func TestHeldBesideAFailure(t *testing.T) {
 		}{
 			"within": {func(context.Context) error { return errors.Join(errBroken, reconcile.RequeueWithin(time.Hour)) }, 0},
 			"after":  {func(context.Context) error { return errors.Join(errBroken, reconcile.RequeueAfter(time.Hour)) }, 1},
-			"changed": {func(ctx context.Context) error {
-				ctx, cancel := reconcile.UntilChanged(ctx)
-				defer cancel()
-				<-ctx.Done()
-				return context.Cause(ctx)
-			}, 1},
 		} {
 			q := reconcile.NewQueue[string]()
 			ran := 0

@@ -507,7 +507,6 @@ type restart struct {
 }
 
 func (s restart) Run(ctx context.Context) error {
-	s.policy = s.policy.loggingOverflow(Logger(ctx))
 	var log failureLog
 	var pause time.Duration
 	failures, doublings := 0, 0 // The policy says by the first whether to go on, and by the second when.

@@ -139,7 +139,6 @@ func newLoop[T comparable](ctx context.Context, r *Reconciler[T]) (*loop[T], err
 	if l.Name != "" {
 		l.Logger = l.Logger.With("reconciler", l.Name)
 	}
-	l.Retry = l.Retry.loggingOverflow(l.Logger)
 	l.watched.Store(l.Timeout > 0 || l.leaser != nil)
 	return l, nil
 }
@@ -292,10 +291,7 @@ func (w *worker[T]) warnIfStuck(r *run[T]) {
 			age := now - r.start
 			w.warnAt = now + age
 			msg := "run has not returned, though its context ended"
-			switch {
-			case cause == errReporting:
-				msg = "run has returned, but its line is not written: the Error method of its error, or the Logger, has not returned"
-			case r.worker == nil:
+			if r.worker == nil {
 				msg = "Admit has not returned, though its context ended"
 			}
 			w.loop.Logger.Warn(msg, "item", r.item, "age", time.Duration(age), "cause", cause)
@@ -582,12 +578,12 @@ func (w *worker[T]) takeNext() {
 func (w *worker[T]) awaitAdmission() {
 	l := w.loop
 	w.clockStale = true
-	ctx, done := l.taking, l.taking.Done()
+	ctx, end := context.WithCancel(l.taking)
+	defer end()
+	done := ctx.Done()
 	if l.leaser != nil {
-		parent, end := context.WithCancel(ctx)
-		defer end()
 		bad := guard(func() error {
-			ctx = l.lease(parent, w.item)
+			ctx = l.lease(ctx, w.item)
 			done = ctx.Done()
 			return nil
 		})
@@ -598,15 +594,8 @@ func (w *worker[T]) awaitAdmission() {
 			return
 		}
 	}
-	runDone, err := w.callAdmit(ctx)
+	runDone, err := w.callAdmit(noDeadline{ctx})
 	ended := isDone(done) || l.caller.Err() != nil
-	if err != nil && !ended && (endsSoon(ctx) || endsSoon(l.caller)) {
-		select {
-		case <-done:
-		case <-l.caller.Done():
-		}
-		ended = true
-	}
 	if runDone != nil && (ended || err != nil) {
 		cause := cmp.Or(context.Cause(l.caller), err)
 		_ = guard(func() error { cause = cmp.Or(context.Cause(ctx), cause); return nil })
@@ -644,12 +633,12 @@ func (w *worker[T]) callAdmit(ctx context.Context) (done func(Outcome, error, ti
 	return w.loop.Admit(ctx)
 }
 
-// endsSoon reports whether the deadline of ctx is so close that an error of Admit may report
-// it in advance, as golang.org/x/time/rate does when the wait would be longer.
-func endsSoon(ctx context.Context) bool {
-	deadline, ok := ctx.Deadline()
-	return ok && time.Until(deadline) < time.Minute
-}
+// A noDeadline is a context that does not say when it ends. From a deadline, a limiter such
+// as that of golang.org/x/time/rate concludes that it cannot wait that long, and returns an
+// error at once, which would end Run.
+type noDeadline struct{ context.Context }
+
+func (noDeadline) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
 
 // failAdmit gives back the item that Admit failed for, and ends the worker. It keeps
 // the place in admitting, so that no other worker calls Admit.
@@ -762,15 +751,6 @@ func (w *worker[T]) endRun() {
 	}
 }
 
-// A reporting is the context of a line about a run that failed. It has ended from the
-// beginning, so supervise warns once the line takes long.
-type reporting struct{ context.Context }
-
-var errReporting = errors.New("the line of a run takes long")
-
-func (reporting) Err() error    { return errReporting }
-func (reporting) Value(any) any { return nil } // with which package context would find the cause of another
-
 // report writes the one line that each outcome has, except for Aborted.
 func (w *worker[T]) report() {
 	panicked, _ := w.err.(*PanicError)
@@ -806,11 +786,6 @@ func (w *worker[T]) report() {
 	}
 	if w.err != nil && !w.verdict.Done {
 		attrs = append(attrs, slog.Duration("next", w.result.Next))
-	}
-	if w.err != nil && w.loop.watched.Load() {
-		w.current.Store(&run[T]{Context: reporting{w.loop.runs}, item: w.item, start: w.loop.queue.now()})
-		defer w.current.Store(nil)
-		w.loop.noteBegun()
 	}
 	if w.err != nil {
 		attrs = append(attrs, slog.Int("failures", w.result.Failures), slog.Any("err", w.err))

@@ -89,10 +89,8 @@ type Reconciler[T comparable] struct {
 	// ended, the item is given back as if it had not run, and the result of Admit is
 	// ignored. If Admit does not return after the end of its ctx, Run logs warnings, as
 	// for a run. If Admit returns an error before the end of its ctx, or panics, the item
-	// is given back too, and Run returns that error. There is one exception: an error
-	// in the last minute before a deadline of ctx. A limiter of golang.org/x/time/rate
-	// returns it in advance, if a run could start only after the deadline. Run then waits
-	// for the deadline, and does not return the error.
+	// is given back too, and Run returns that error. Its ctx has no deadline,
+	// because a limiter of golang.org/x/time/rate would return such an error in advance.
 	//
 	// Done, if it is not nil, is called once, by the worker: after the run, with
 	// its Outcome, the error of Reconcile, and how long the run took; or with Aborted

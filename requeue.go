@@ -6,10 +6,8 @@ package reconcile
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"reflect"
-	"sync"
 	"time"
 )
 
@@ -292,8 +290,7 @@ func (a answer) join(b answer) answer {
 // A RetryPolicy decides whether a failed run is retried, and after which delay. Failures
 // counts the failures in a row, this one included, so it starts at 1. A delay of zero
 // means now after the first failure, and one second from the second failure on. A negative
-// delay is an overflow and counts as five minutes; a [Reconciler] and [Restart] log it
-// once for each Run. A policy is called from many goroutines at once.
+// delay is an overflow and counts as five minutes. A policy is called from many goroutines at once.
 type RetryPolicy func(err error, failures int) (delay time.Duration, retry bool)
 
 // DefaultRetry is the policy of a nil RetryPolicy: a back-off from one second to
@@ -367,22 +364,6 @@ func (p RetryPolicy) orDefault() RetryPolicy {
 		return DefaultRetry
 	}
 	return p
-}
-
-// loggingOverflow returns a policy that decides as p does, and logs the first delay that
-// is less than zero.
-func (p RetryPolicy) loggingOverflow(logger *slog.Logger) RetryPolicy {
-	var once sync.Once
-	return func(err error, failures int) (time.Duration, bool) {
-		delay, again := p.orDefault()(err, failures)
-		if again && delay < 0 {
-			once.Do(func() {
-				logGuarded(logger, slog.LevelWarn, "the retry policy returned a delay that is less than zero; has it overflowed?",
-					"delay", delay, "instead", overflowDelay, "failures", failures)
-			})
-		}
-		return delay, again
-	}
 }
 
 // NoRetry is a [RetryPolicy] that never retries: the failure is logged, and the

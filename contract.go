@@ -53,10 +53,14 @@ type RequeueOptions struct {
 	// starts the next run at once.
 	MinDelay time.Duration
 
-	Err     error // the failure, if the run failed: counts one failure; nil resets the count; see ErrAborted
+	Err     error // the failure, if the run failed: counts one failure; nil resets the count
 	Recheck bool  // the item is in sync: the next run is only a recheck; ignored if MinDelay or Err is set
 	Reason  error // why a run is scheduled: no failure, kept for State; ignored if Err is set or the next run is a recheck
 	Done    bool  // schedule no next run, as Queue.Done does: Delay, Recheck and Reason are ignored; Err is the failure that is not retried; MinDelay applies to a next run that was asked for during the run
+
+	// Aborted gives the item back as if it had not run: it is ready, and keeps the count
+	// of its failures. The other fields are ignored.
+	Aborted bool
 }
 
 // isRecheck reports whether the run succeeded, and the next one is only a recheck.
@@ -65,26 +69,20 @@ func (o *RequeueOptions) isRecheck() bool { return o.Recheck && o.MinDelay <= 0 
 // A Phase says where an item is.
 type Phase uint8
 
-// The phases of an item. Idle is the zero Phase: the queue does not know it.
+// The phases of an item. PhaseIdle is the zero Phase: the queue does not know it.
 const (
-	Idle     Phase = iota
-	Ready          // can be taken
-	Waiting        // becomes ready later
-	InFlight       // taken and not yet given back
+	PhaseIdle     Phase = iota
+	PhaseReady          // can be taken
+	PhaseWaiting        // becomes ready later
+	PhaseInFlight       // taken and not yet given back
 )
 
 // String returns "idle", "ready", "waiting" or "in flight".
 func (p Phase) String() string {
-	switch p {
-	case Ready:
-		return "ready"
-	case Waiting:
-		return "waiting"
-	case InFlight:
-		return "in flight"
-	default:
-		return "idle"
+	if p > PhaseInFlight {
+		p = PhaseIdle
 	}
+	return [...]string{"idle", "ready", "waiting", "in flight"}[p]
 }
 
 // A State describes an item of a queue. An item that is unknown to the queue has the zero
@@ -92,10 +90,10 @@ func (p Phase) String() string {
 type State struct {
 	Phase     Phase
 	Since     time.Time // when it entered this phase
-	Due       time.Time // Waiting: when it becomes ready
-	NotBefore time.Time // Waiting: the earliest time at which an event starts it; zero if at once
-	Again     bool      // InFlight: it has a next run already
-	Recheck   bool      // Waiting: the last run succeeded, and the next is only a recheck
+	Due       time.Time // PhaseWaiting: when it becomes ready
+	NotBefore time.Time // PhaseWaiting: the earliest time at which an event starts it; zero if at once
+	Again     bool      // PhaseInFlight: it has a next run already
+	Recheck   bool      // PhaseWaiting: the last run succeeded, and the next is only a recheck
 
 	// Pending is the time since which there has been work: the time of the first event,
 	// Offer or due time after the item was last in sync or unknown. A successful run
@@ -129,16 +127,19 @@ type Outcome string
 
 // The outcomes of a run.
 const (
-	Succeeded     Outcome = "succeeded"      // nil or RecheckWithin
-	Requeued      Outcome = "requeued"       // RequeueAfter or RequeueWithin, also beside a failure that is not retried
-	Retrying      Outcome = "retrying"       // failed, and is retried
-	GaveUp        Outcome = "gave_up"        // failed, and Retry does not retry it
-	TerminalError Outcome = "terminal_error" // Terminal: failed, and is not retried
-	Aborted       Outcome = "aborted"        // cut short by a shutdown or a lost lease: no failure
+	OutcomeSucceeded Outcome = "succeeded"      // nil or RecheckWithin
+	OutcomeRequeued  Outcome = "requeued"       // RequeueAfter or RequeueWithin, also beside a failure that is not retried
+	OutcomeRetrying  Outcome = "retrying"       // failed, and is retried
+	OutcomeGaveUp    Outcome = "gave_up"        // failed, and Retry does not retry it
+	OutcomeTerminal  Outcome = "terminal_error" // Terminal: failed, and is not retried
+	OutcomeAborted   Outcome = "aborted"        // cut short by a shutdown or a lost lease: no failure
 )
 
-// Failed reports whether the run failed: Retrying, GaveUp or TerminalError.
-func (o Outcome) Failed() bool { return o == Retrying || o == GaveUp || o == TerminalError }
+// Failed reports whether the run failed: OutcomeRetrying, OutcomeGaveUp or
+// OutcomeTerminal.
+func (o Outcome) Failed() bool {
+	return o == OutcomeRetrying || o == OutcomeGaveUp || o == OutcomeTerminal
+}
 
 var (
 	// ErrClosed is the error of [Queue.Dequeue] once the queue is closed and empty.
@@ -147,10 +148,4 @@ var (
 	// ErrLeaseLost is the [context.Cause] of the context of a [Leaser] once the lease
 	// of the item is lost.
 	ErrLeaseLost = errors.New("reconcile: lease lost")
-
-	// ErrAborted, as the Err of [RequeueOptions], gives an item back as if it had
-	// not run: it is ready, and the count of its failures is kept. The other options
-	// are then ignored. Only this exact value has this effect; an error that wraps it is
-	// an ordinary failure.
-	ErrAborted = errors.New("reconcile: run aborted")
 )

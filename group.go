@@ -554,7 +554,7 @@ func (s restart) decide(ctx context.Context, failure error, failures int) (delay
 	})
 	if err != nil {
 		logGuarded(Logger(ctx), slog.LevelError, "the retry policy, or a method of the error, panicked; the runner is restarted with the default back-off", "err", err)
-		return ownBackoff(failure, failures)
+		return DefaultRetry(failure, failures)
 	}
 	return delay, again
 }

@@ -47,7 +47,7 @@ import (
 // once if a field is missing or out of its range. It returns an error, after its runs, if
 // the queue or Admit cannot go on.
 //
-// After ctx is done, a run that fails is [Aborted], and its item is ready again in the
+// After ctx is done, a run that fails is [OutcomeAborted], and its item is ready again in the
 // queue. A run that succeeds, that schedules its next run or that panics counts as
 // usual. Run waits for a run that ignores the end of its context. A warning names the
 // item, again each time the age of the run has doubled.
@@ -599,7 +599,7 @@ func (w *worker[T]) awaitAdmission() {
 	if runDone != nil && (ended || err != nil) {
 		cause := cmp.Or(context.Cause(l.caller), err)
 		_ = guard(func() error { cause = cmp.Or(context.Cause(ctx), cause); return nil })
-		if p := guard(func() error { runDone(Aborted, cause, 0); return nil }); p != nil {
+		if p := guard(func() error { runDone(OutcomeAborted, cause, 0); return nil }); p != nil {
 			logGuarded(l.Logger, slog.LevelError, "done of Admit panicked", "item", w.item, "err", p)
 		}
 	}
@@ -655,7 +655,7 @@ func (w *worker[T]) failAdmit(err error) {
 func (w *worker[T]) giveBackUnrun() {
 	w.stage = stageTaking
 	w.hasItem, w.aborted = false, true
-	w.loop.queue.giveBackTaken(&w.takenItem, &RequeueOptions{Err: ErrAborted}, w.loop.queue.now())
+	w.loop.queue.giveBackTaken(&w.takenItem, &RequeueOptions{Aborted: true}, w.loop.queue.now())
 }
 
 // logStart logs the start of a run.
@@ -714,20 +714,20 @@ func (w *worker[T]) measure() {
 func (w *worker[T]) decide(mayCall bool) {
 	r := &w.result
 	if w.err == nil {
-		r.Outcome, w.verdict = Succeeded, RequeueOptions{Done: true}
+		r.Outcome, w.verdict = OutcomeSucceeded, RequeueOptions{Done: true}
 		return
 	}
-	a, retry := answer{failed: true}, ownBackoff
+	a, retry := answer{failed: true}, RetryPolicy(DefaultRetry)
 	if mayCall {
 		a, retry = answerOf(w.err), w.loop.Retry
 	}
 	if w.aborted && !a.succeeded() {
-		r.Outcome, r.Failures, w.verdict = Aborted, w.failures, RequeueOptions{Err: ErrAborted}
+		r.Outcome, r.Failures, w.verdict = OutcomeAborted, w.failures, RequeueOptions{Aborted: true}
 		return
 	}
 	r.Outcome, w.verdict = a.classify(w.err, w.failures+1, retry)
 	switch {
-	case r.Outcome == Retrying && w.loop.HoldRetries:
+	case r.Outcome == OutcomeRetrying && w.loop.HoldRetries:
 		w.verdict.MinDelay = w.verdict.Delay
 	case w.verdict.Recheck && w.loop.RecheckJitter > 0:
 		w.verdict.Delay -= time.Duration(w.loop.RecheckJitter * chance(uint64(w.index)) * float64(max(0, w.verdict.Delay)))
@@ -751,23 +751,23 @@ func (w *worker[T]) endRun() {
 	}
 }
 
-// report writes the one line that each outcome has, except for Aborted.
+// report writes the one line that each outcome has, except for OutcomeAborted.
 func (w *worker[T]) report() {
 	panicked, _ := w.err.(*PanicError)
 	level, msg := slog.LevelDebug, "run succeeded"
 	switch w.result.Outcome {
-	case Aborted:
+	case OutcomeAborted:
 		return
-	case Requeued:
+	case OutcomeRequeued:
 		msg = "run requeued"
 		if w.result.Failures > 0 {
 			level, msg = slog.LevelWarn, "run requeued, although a step failed"
 		}
-	case Retrying:
+	case OutcomeRetrying:
 		level, msg = slog.LevelWarn, "run failed, retrying"
-	case GaveUp:
+	case OutcomeGaveUp:
 		level, msg = slog.LevelError, "run failed, not retried"
-	case TerminalError:
+	case OutcomeTerminal:
 		level, msg = slog.LevelError, "run failed, terminal error"
 	}
 	if panicked != nil {
@@ -817,7 +817,7 @@ func (f *otherQueue[T]) giveBackAndTake(ctx context.Context, t *takenItem[T], la
 	known := false
 	defer func() {
 		if !known { // State panicked, which ends the loop: no worker would give the item back.
-			f.Requeue(item, RequeueOptions{Err: ErrAborted})
+			f.Requeue(item, RequeueOptions{Aborted: true})
 		}
 	}()
 	t.failures, known = f.State(item).Failures, true

@@ -127,11 +127,11 @@ func TestShutdownWithoutGraceEndsRunsAtOnceAndKeepsTheirItems(t *testing.T) {
 			t.Errorf("cause of the item's context is %v, want that of Run's context", cause)
 		}
 		s.results.only(t)
-		if r := s.wantResult(t, "a", reconcile.Aborted, 0); r.Duration != time.Minute || r.Next != 0 || !errors.Is(r.Err, context.Canceled) {
+		if r := s.wantResult(t, "a", reconcile.OutcomeAborted, 0); r.Duration != time.Minute || r.Next != 0 || !errors.Is(r.Err, context.Canceled) {
 			t.Errorf("result = %+v, want the error of a run of 1m0s", r)
 		}
-		s.wantItem(t, "a", reconcile.Ready, 0, 0)
-		s.wantItem(t, "b", reconcile.Ready, 0, 0)
+		s.wantItem(t, "a", reconcile.PhaseReady, 0, 0)
+		s.wantItem(t, "b", reconcile.PhaseReady, 0, 0)
 		s.wantSilence(t, slog.LevelDebug)
 	})
 }
@@ -144,14 +144,14 @@ func TestShutdownGraceLetsRunsGoOn(t *testing.T) {
 		outcome reconcile.Outcome
 		phase   reconcile.Phase
 	}{
-		{"well", 4 * time.Second, nil, reconcile.Succeeded, reconcile.Idle},
-		{"at once", 1, nil, reconcile.Succeeded, reconcile.Idle},
-		{"planned", 4 * time.Second, reconcile.RequeueAfter(time.Hour), reconcile.Requeued, reconcile.Waiting},
-		{"in sync", 4 * time.Second, reconcile.RecheckWithin(time.Hour), reconcile.Succeeded, reconcile.Waiting},
-		{"failing", 4 * time.Second, errBoom, reconcile.Aborted, reconcile.Ready},
-		{"refused", 4 * time.Second, reconcile.Terminal(errBoom), reconcile.Aborted, reconcile.Ready},
-		{"too late", 5400 * time.Millisecond, context.Canceled, reconcile.Aborted, reconcile.Ready},
-		{"too late, but well", 5400 * time.Millisecond, nil, reconcile.Succeeded, reconcile.Idle},
+		{"well", 4 * time.Second, nil, reconcile.OutcomeSucceeded, reconcile.PhaseIdle},
+		{"at once", 1, nil, reconcile.OutcomeSucceeded, reconcile.PhaseIdle},
+		{"planned", 4 * time.Second, reconcile.RequeueAfter(time.Hour), reconcile.OutcomeRequeued, reconcile.PhaseWaiting},
+		{"in sync", 4 * time.Second, reconcile.RecheckWithin(time.Hour), reconcile.OutcomeSucceeded, reconcile.PhaseWaiting},
+		{"failing", 4 * time.Second, errBoom, reconcile.OutcomeAborted, reconcile.PhaseReady},
+		{"refused", 4 * time.Second, reconcile.Terminal(errBoom), reconcile.OutcomeAborted, reconcile.PhaseReady},
+		{"too late", 5400 * time.Millisecond, context.Canceled, reconcile.OutcomeAborted, reconcile.PhaseReady},
+		{"too late, but well", 5400 * time.Millisecond, nil, reconcile.OutcomeSucceeded, reconcile.PhaseIdle},
 	} {
 		runBubble(t, c.name, func(t *testing.T) {
 			const until = 10 * time.Second // when ctx is done
@@ -232,7 +232,7 @@ func TestAbortedItemIsNotTakenAgain(t *testing.T) {
 			r := reconcile.Reconciler[string]{Queue: q, Reconcile: untilDone, Workers: 2, Logger: unlogged(), Admit: admit}
 			defer time.Sleep(time.Hour) // until all have been told
 			r.OnResult = func(r reconcile.Result[string]) {
-				if n := q.Stats().Taken; n != 2 || r.Outcome != reconcile.Aborted {
+				if n := q.Stats().Taken; n != 2 || r.Outcome != reconcile.OutcomeAborted {
 					t.Errorf("result %+v, of %d items taken, want 2", r, n)
 					time.Sleep(time.Hour) // or for ever
 				}
@@ -257,13 +257,13 @@ func TestAbortedRunKeepsTheCountOfFailures(t *testing.T) {
 		}, "a")
 		pass((1 + 2 + 1) * time.Minute)
 		s.end()
-		s.wantResult(t, "a", reconcile.Aborted, 2)
-		s.wantItem(t, "a", reconcile.Ready, 0, 2)
+		s.wantResult(t, "a", reconcile.OutcomeAborted, 2)
+		s.wantItem(t, "a", reconcile.PhaseReady, 0, 2)
 		if err := s.q.State("a").Err; err == nil || err.Error() != "failure 2" {
 			t.Errorf("last error of the item is %v, want failure 2", err)
 		}
 		s = serve(t, reconcile.Reconciler[string]{Queue: d, Reconcile: func(context.Context, string) error { return errBoom }})
-		s.wantResult(t, "a", reconcile.Retrying, 3)
+		s.wantResult(t, "a", reconcile.OutcomeRetrying, 3)
 		s.end()
 	})
 }
@@ -315,12 +315,12 @@ func TestCustomDequeuerGetsTheOutcome(t *testing.T) {
 		s.end()
 		q.journal.WantAll(t,
 			"0s dequeue good", "0s done good",
-			"0s dequeue refuse", "0s requeue refuse {Delay:0s MinDelay:1s Err:boom Recheck:false Reason:<nil> Done:true}",
-			"0s dequeue plan", "0s requeue plan {Delay:1h0m0s MinDelay:1h0m0s Err:<nil> Recheck:false Reason:<nil> Done:false}",
-			"0s dequeue look", "0s requeue look {Delay:1h0m0s MinDelay:0s Err:<nil> Recheck:true Reason:<nil> Done:false}",
-			"0s dequeue fail", "0s requeue fail {Delay:1m0s MinDelay:1m0s Err:boom Recheck:false Reason:<nil> Done:false}",
-			"0s dequeue long", "0s requeue long {Delay:0s MinDelay:0s Err:reconcile: run aborted Recheck:false Reason:<nil> Done:false}",
-			"0s dequeue wait", "0s requeue wait {Delay:0s MinDelay:0s Err:reconcile: run aborted Recheck:false Reason:<nil> Done:false}")
+			"0s dequeue refuse", "0s requeue refuse {Delay:0s MinDelay:1s Err:boom Recheck:false Reason:<nil> Done:true Aborted:false}",
+			"0s dequeue plan", "0s requeue plan {Delay:1h0m0s MinDelay:1h0m0s Err:<nil> Recheck:false Reason:<nil> Done:false Aborted:false}",
+			"0s dequeue look", "0s requeue look {Delay:1h0m0s MinDelay:0s Err:<nil> Recheck:true Reason:<nil> Done:false Aborted:false}",
+			"0s dequeue fail", "0s requeue fail {Delay:1m0s MinDelay:1m0s Err:boom Recheck:false Reason:<nil> Done:false Aborted:false}",
+			"0s dequeue long", "0s requeue long {Delay:0s MinDelay:0s Err:<nil> Recheck:false Reason:<nil> Done:false Aborted:true}",
+			"0s dequeue wait", "0s requeue wait {Delay:0s MinDelay:0s Err:<nil> Recheck:false Reason:<nil> Done:false Aborted:true}")
 	})
 }
 
@@ -419,10 +419,10 @@ func TestLostLeaseAbortsOnlyThatRun(t *testing.T) {
 		outcome reconcile.Outcome
 		runs    int
 	}{
-		{"ends with an error", context.Canceled, reconcile.Aborted, 2},
-		{"ends with another error", errBoom, reconcile.Aborted, 2},
-		{"ends well", nil, reconcile.Succeeded, 1},
-		{"ends with a plan", reconcile.RequeueAfter(time.Hour), reconcile.Requeued, 1},
+		{"ends with an error", context.Canceled, reconcile.OutcomeAborted, 2},
+		{"ends with another error", errBoom, reconcile.OutcomeAborted, 2},
+		{"ends well", nil, reconcile.OutcomeSucceeded, 1},
+		{"ends with a plan", reconcile.RequeueAfter(time.Hour), reconcile.OutcomeRequeued, 1},
 	} {
 		for _, timeout := range []time.Duration{0, time.Hour} {
 			runBubble(t, fmt.Sprint(c.name, ", Timeout ", timeout), func(t *testing.T) {
@@ -456,7 +456,7 @@ func TestLostLeaseAbortsOnlyThatRun(t *testing.T) {
 				}
 				s.q.Enqueue("b") // the worker goes on
 				synctest.Wait()
-				s.wantResult(t, "b", reconcile.Succeeded, 0)
+				s.wantResult(t, "b", reconcile.OutcomeSucceeded, 0)
 				s.wantSilence(t, slog.LevelInfo)
 				s.end()
 			})
@@ -511,9 +511,9 @@ func TestPanicInLeaseFailsOnlyThatItem(t *testing.T) {
 					Queue: leaser{plainly(reconcile.NewQueue[string]()), lease}, Admit: admit,
 				}, "first", "bad", "good")
 				pass(2 * time.Second)
-				s.wantResult(t, "good", reconcile.Succeeded, 0)
+				s.wantResult(t, "good", reconcile.OutcomeSucceeded, 0)
 				bad := s.results.all()[1]
-				if st := s.q.State("bad"); bad.Outcome != reconcile.Retrying || bad.Next != time.Minute || st.Phase != reconcile.Waiting || st.Failures != 1 {
+				if st := s.q.State("bad"); bad.Outcome != reconcile.OutcomeRetrying || bad.Next != time.Minute || st.Phase != reconcile.PhaseWaiting || st.Failures != 1 {
 					t.Errorf("result %+v, the item is %+v, want a retry in 1m0s", bad, st)
 				}
 				s.log.onlyLine(t, slog.LevelInfo).mustSay(t, slog.LevelError, map[string]string{"item": "bad"}, "run panicked", "Lease")
@@ -543,8 +543,8 @@ func TestRunUsesTheContextOfItsLease(t *testing.T) {
 			Timeout: time.Hour,
 		}, "bad")
 		s.end()
-		if r := s.results.all()[0]; r.Outcome != reconcile.Aborted {
-			t.Errorf("result %+v, want %s", r, reconcile.Aborted)
+		if r := s.results.all()[0]; r.Outcome != reconcile.OutcomeAborted {
+			t.Errorf("result %+v, want %s", r, reconcile.OutcomeAborted)
 		}
 	})
 }
@@ -574,7 +574,7 @@ func TestPanicInLeaseContextFailsOnlyThatItem(t *testing.T) {
 						if ran && err == nil {
 							failures = 0
 						}
-						if waits := st.Phase == reconcile.Waiting; st.Failures != failures || waits != (failures > 0) {
+						if waits := st.Phase == reconcile.PhaseWaiting; st.Failures != failures || waits != (failures > 0) {
 							t.Errorf("%s: the item is %+v, want %d failures", at, st, failures)
 						}
 						s.end()
@@ -641,7 +641,7 @@ func TestTimeoutEndsTheContextOfARunWithACause(t *testing.T) {
 		if cause != reconcile.ErrTimeout {
 			t.Errorf("cause = %v, want %v", cause, reconcile.ErrTimeout)
 		}
-		if r := s.wantResult(t, "a", reconcile.Retrying, 1); r.Duration != 10*time.Second || r.Err != context.DeadlineExceeded {
+		if r := s.wantResult(t, "a", reconcile.OutcomeRetrying, 1); r.Duration != 10*time.Second || r.Err != context.DeadlineExceeded {
 			t.Errorf("result = %+v, want a failure after 10s", r)
 		}
 		s.log.onlyLine(t, slog.LevelInfo).mustSay(t, slog.LevelWarn, map[string]string{"item": "a"}, "deadline exceeded")
@@ -659,7 +659,7 @@ func TestTimeoutZeroMeansNone(t *testing.T) {
 			return ctx.Err()
 		}}, "a")
 		pass(1000 * time.Hour)
-		s.wantResult(t, "a", reconcile.Succeeded, 0)
+		s.wantResult(t, "a", reconcile.OutcomeSucceeded, 0)
 		s.wantSilence(t, slog.LevelInfo) // a long run is not warned about
 		s.end()
 	})
@@ -744,9 +744,9 @@ func TestRunThatIgnoresShutdownIsWaitedForAndLogged(t *testing.T) {
 						t.Errorf("Run returned %v after the run began, want it to wait", ended)
 					}
 					s.wantWarnings(t, "stuck", 0, 1300*time.Millisecond+grace, time.Hour, errEnd)
-					want := reconcile.Succeeded
+					want := reconcile.OutcomeSucceeded
 					if err != nil {
-						want = reconcile.Aborted
+						want = reconcile.OutcomeAborted
 					}
 					s.wantResult(t, "stuck", want, 0)
 				})
@@ -847,7 +847,7 @@ func TestPanicInReconcileFailsOnlyThatItem(t *testing.T) {
 				},
 			}, "bad", "good")
 			pass(time.Second)
-			r := s.wantResult(t, "bad", reconcile.Retrying, 1)
+			r := s.wantResult(t, "bad", reconcile.OutcomeRetrying, 1)
 			if r.Next != time.Minute || r.Duration != time.Second {
 				t.Errorf("result %+v, want a retry in 1m0s of what took 1s", r)
 			}
@@ -867,7 +867,7 @@ func TestPanicInReconcileFailsOnlyThatItem(t *testing.T) {
 				name == "Goexit" && !strings.Contains(r.Err.Error(), "runtime.Goexit called") {
 				t.Errorf("PanicError of %s has value %#v", name, p.Value)
 			}
-			s.wantItem(t, "bad", reconcile.Waiting, time.Minute, 1)
+			s.wantItem(t, "bad", reconcile.PhaseWaiting, time.Minute, 1)
 			if got := s.q.State("bad").Err; got != r.Err {
 				t.Errorf("last error in the queue is %v, want %v", got, r.Err)
 			}
@@ -875,9 +875,9 @@ func TestPanicInReconcileFailsOnlyThatItem(t *testing.T) {
 				map[string]string{"reconciler": "buckets", "item": "bad", "outcome": "retrying", "failures": "1"}, "run panicked", "panicsHere")
 
 			pass(time.Second) // the only worker goes on, and the item comes back
-			s.wantResult(t, "good", reconcile.Succeeded, 0)
+			s.wantResult(t, "good", reconcile.OutcomeSucceeded, 0)
 			pass(time.Minute)
-			s.wantResult(t, "bad", reconcile.Retrying, 2)
+			s.wantResult(t, "bad", reconcile.OutcomeRetrying, 2)
 			j.Want(t, "1s *reconcile.PanicError, 1", "1m2s *reconcile.PanicError, 2")
 			s.end()
 		}
@@ -886,16 +886,16 @@ func TestPanicInReconcileFailsOnlyThatItem(t *testing.T) {
 
 // A panic is a failure, whatever its value, and it is loud when it is given up.
 func TestPanicValueSchedulesNoRun(t *testing.T) {
-	for _, value := range []error{reconcile.RequeueAfter(time.Hour), reconcile.RecheckWithin(time.Hour), reconcile.Terminal(errBoom), reconcile.ErrAborted} {
+	for _, value := range []error{reconcile.RequeueAfter(time.Hour), reconcile.RecheckWithin(time.Hour), reconcile.Terminal(errBoom)} {
 		synctest.Test(t, func(t *testing.T) {
 			s := serve(t, reconcile.Reconciler[string]{
 				Reconcile: func(context.Context, string) error { panic(value) },
 				Retry:     reconcile.RetryPolicy(minutes).Limit(1),
 			}, "a")
-			s.wantResult(t, "a", reconcile.Retrying, 1)
+			s.wantResult(t, "a", reconcile.OutcomeRetrying, 1)
 			s.log.clear()
 			pass(time.Minute)
-			s.wantResult(t, "a", reconcile.GaveUp, 2)
+			s.wantResult(t, "a", reconcile.OutcomeGaveUp, 2)
 			s.log.onlyLine(t, slog.LevelInfo).mustSay(t, slog.LevelError, map[string]string{"outcome": "gave_up"}, "run panicked", value.Error())
 			s.end()
 		})
@@ -963,7 +963,7 @@ func TestPanicInAHookSkipsTheLaterHooks(t *testing.T) {
 					least, most = time.Second/2, time.Second
 				}
 				st := s.q.State("a")
-				if in := time.Until(st.Due); st.Phase != reconcile.Waiting || st.Failures != 1 || in < least || in > most {
+				if in := time.Until(st.Due); st.Phase != reconcile.PhaseWaiting || st.Failures != 1 || in < least || in > most {
 					t.Errorf("the item is %+v, due in %v, want that in %v to %v", st, in, least, most)
 				}
 				var logged strings.Builder
@@ -1004,11 +1004,11 @@ func TestPanicInLoggerLosesNeitherItemNorWorker(t *testing.T) {
 				Timeout: time.Minute,
 				Logger:  slog.New(h),
 			}, strings.Fields("good plan fail refuse panic")...)
-			s.wantItem(t, "good", reconcile.Idle, 0, 0)
-			s.wantItem(t, "plan", reconcile.Waiting, time.Hour, 0)
-			s.wantItem(t, "fail", reconcile.Waiting, time.Minute, 1)
-			s.wantItem(t, "refuse", reconcile.Idle, 0, 0)
-			s.wantItem(t, "panic", reconcile.Waiting, time.Minute, 1)
+			s.wantItem(t, "good", reconcile.PhaseIdle, 0, 0)
+			s.wantItem(t, "plan", reconcile.PhaseWaiting, time.Hour, 0)
+			s.wantItem(t, "fail", reconcile.PhaseWaiting, time.Minute, 1)
+			s.wantItem(t, "refuse", reconcile.PhaseIdle, 0, 0)
+			s.wantItem(t, "panic", reconcile.PhaseWaiting, time.Minute, 1)
 			s.q.Remove("plan")
 			s.q.Enqueue("stuck")
 			time.Sleep(time.Second)
@@ -1039,7 +1039,7 @@ func TestPanicInRetryPolicyAfterAPanicKeepsTheItem(t *testing.T) {
 			},
 			Retry: func(error, int) (time.Duration, bool) { asked++; end(); return 0, false },
 		}, "lost", "bad")
-		if st := s.q.State("bad"); asked != 1 || st.Phase != reconcile.Waiting || st.Failures != 1 || !within(time.Until(st.Due), 0, time.Second) {
+		if st := s.q.State("bad"); asked != 1 || st.Phase != reconcile.PhaseWaiting || st.Failures != 1 || !within(time.Until(st.Due), 0, time.Second) {
 			t.Errorf("the policy was asked %d times, and the item is %+v, want a retry by DefaultRetry, and once", asked, st)
 		}
 		s.end()
@@ -1074,14 +1074,14 @@ func TestPanicInsideAnErrorLosesNeitherItemNorWorker(t *testing.T) {
 				},
 				Logger: unlogged(),
 			}, "bad", "good")
-			s.wantResult(t, "good", reconcile.Succeeded, 0)
-			if st := s.q.State("bad"); st.Phase != reconcile.Waiting || st.Failures != 1 {
+			s.wantResult(t, "good", reconcile.OutcomeSucceeded, 0)
+			if st := s.q.State("bad"); st.Phase != reconcile.PhaseWaiting || st.Failures != 1 {
 				t.Errorf("%T: the item is %+v, want it to wait for a retry", err, st)
 			}
 			s.q.Enqueue("aborted")
 			pass(time.Millisecond)
 			s.end()
-			s.wantItem(t, "aborted", reconcile.Ready, 0, 0)
+			s.wantItem(t, "aborted", reconcile.PhaseReady, 0, 0)
 		}
 	})
 }
@@ -1095,8 +1095,8 @@ func TestPanicDuringShutdownIsLoggedAndKeepsTheItem(t *testing.T) {
 		}, "a", "b")
 		pass(time.Second)
 		s.end()
-		s.wantItem(t, "a", reconcile.Waiting, time.Minute, 1)
-		s.wantItem(t, "b", reconcile.Waiting, time.Minute, 1)
+		s.wantItem(t, "a", reconcile.PhaseWaiting, time.Minute, 1)
+		s.wantItem(t, "b", reconcile.PhaseWaiting, time.Minute, 1)
 		lines := s.log.from(slog.LevelError)
 		if len(lines) != 2 {
 			t.Errorf("log lines %v, want one for each panic", lines)
@@ -1155,7 +1155,7 @@ func TestAdmitDelaysOneItemPerRun(t *testing.T) {
 		q.Remove("a") // does not stop the run of the item in hand
 		q.Enqueue("a")
 		pass(time.Hour)
-		s.wantResult(t, "a", reconcile.Succeeded, 0)
+		s.wantResult(t, "a", reconcile.OutcomeSucceeded, 0)
 		q.Remove("b") // in hand
 		q.Remove("c")
 		pass(2 * time.Hour)
@@ -1218,8 +1218,8 @@ func TestAdmitThatReturnsAfterShutdownStartsNoRun(t *testing.T) {
 				if len(s.results.all()) != 0 {
 					t.Errorf("results %v, want none", s.results.all())
 				}
-				s.wantItem(t, "a", reconcile.Ready, 0, 0)
-				s.wantItem(t, "b", reconcile.Ready, 0, 0)
+				s.wantItem(t, "a", reconcile.PhaseReady, 0, 0)
+				s.wantItem(t, "b", reconcile.PhaseReady, 0, 0)
 				if lines := s.log.from(slog.LevelDebug); (len(lines) != 0) != strings.Contains(name, "panics") {
 					t.Errorf("log: %v", lines)
 				}
@@ -1254,12 +1254,12 @@ func TestAdmitContextEndsWhenLeaseIsLost(t *testing.T) {
 		}, "bad", "other")
 		pass(4 * time.Minute)
 		j.Want(t, "1m0s left aborted, reconcile: lease lost", "3m0s admitted")
-		s.wantResult(t, "other", reconcile.Succeeded, 0)
+		s.wantResult(t, "other", reconcile.OutcomeSucceeded, 0)
 		if n := len(leased); n != 2 { // of bad, which waits again
 			t.Errorf("%d leases, want 2", n)
 		}
 		pass(2 * time.Minute)
-		s.wantResult(t, "bad", reconcile.Succeeded, 0)
+		s.wantResult(t, "bad", reconcile.OutcomeSucceeded, 0)
 		if n := len(leased); n != 3 {
 			t.Errorf("%d leases, want 3: of the wait that ended well and of the run", n)
 		}
@@ -1299,9 +1299,9 @@ func TestAdmitThatFailsEndsRun(t *testing.T) {
 				if took := time.Since(s.began); took != time.Minute || admitted != 2 { // the run in flight is waited for
 					t.Errorf("Run returned after %v, and %d calls of Admit, want 1m0s and 2", took, admitted)
 				}
-				s.wantResult(t, "a", reconcile.Succeeded, 0)
-				s.wantItem(t, "b", reconcile.Ready, 0, 0)
-				s.wantItem(t, "c", reconcile.Ready, 0, 0)
+				s.wantResult(t, "a", reconcile.OutcomeSucceeded, 0)
+				s.wantItem(t, "b", reconcile.PhaseReady, 0, 0)
+				s.wantItem(t, "c", reconcile.PhaseReady, 0, 0)
 				s.wantSilence(t, slog.LevelInfo) // Run says it
 			})
 		})
@@ -1327,7 +1327,7 @@ func TestDoneIsCalledAlthoughAdmitFailed(t *testing.T) {
 		if diff := cmp.Diff([]string{"aborted boom 0s"}, left); diff != "" {
 			t.Errorf("calls of done (-want +got):\n%s", diff)
 		}
-		s.wantItem(t, "a", reconcile.Ready, 0, 0)
+		s.wantItem(t, "a", reconcile.PhaseReady, 0, 0)
 	})
 }
 
@@ -1425,10 +1425,10 @@ func TestPanicInLeaseContextDuringAdmit(t *testing.T) {
 					time.Sleep(2 * time.Minute)
 					return func(o reconcile.Outcome, err error, _ time.Duration) {
 						left++
-						if o == reconcile.Aborted {
+						if o == reconcile.OutcomeAborted {
 							aborted++
 						}
-						if o == reconcile.Aborted && method == "Deadline" && err != reconcile.ErrLeaseLost {
+						if o == reconcile.OutcomeAborted && method == "Deadline" && err != reconcile.ErrLeaseLost {
 							t.Errorf("done of an aborted wait gets the error %v, want %v", err, reconcile.ErrLeaseLost)
 						}
 					}, nil
@@ -1439,12 +1439,12 @@ func TestPanicInLeaseContextDuringAdmit(t *testing.T) {
 				t.Errorf("%s: %d runs, and %d were admitted", method, runs, admitted-aborted)
 			}
 			for _, r := range s.results.all() {
-				if r.Outcome == reconcile.Retrying && (r.Item != "bad" || r.Waited != 0 || r.Duration != 0) {
+				if r.Outcome == reconcile.OutcomeRetrying && (r.Item != "bad" || r.Waited != 0 || r.Duration != 0) {
 					t.Errorf("%s: result %+v, want one of bad, which did not wait and took no time", method, r)
 				}
 			}
-			s.wantItem(t, "bad", reconcile.Idle, 0, 0)
-			s.wantItem(t, "good", reconcile.Idle, 0, 0)
+			s.wantItem(t, "bad", reconcile.PhaseIdle, 0, 0)
+			s.wantItem(t, "good", reconcile.PhaseIdle, 0, 0)
 			if admitted == 0 || left != admitted {
 				t.Errorf("%s: admitted %d times, and left %d times", method, admitted, left)
 			}
@@ -1519,18 +1519,16 @@ func TestPanicInRequeueAfterAdmitEndsRun(t *testing.T) {
 	}
 }
 
-// What replaces a policy that panics calls nothing that a user may have set: neither
-// DefaultRetry, which may be that policy, nor a method of the error.
-func TestDefaultRetryThatPanicsIsReplaced(t *testing.T) {
-	defer func(p reconcile.RetryPolicy) { reconcile.DefaultRetry = p }(reconcile.DefaultRetry)
-	reconcile.DefaultRetry = func(err error, _ int) (time.Duration, bool) { panic(err.Error()) }
+// What replaces a policy that panics calls no method of the error.
+func TestPolicyThatPanicsIsReplaced(t *testing.T) {
+	asked := func(err error, _ int) (time.Duration, bool) { panic(err.Error()) }
 	for _, err := range []error{errBoom, (*hookError)(nil)} {
 		inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
-			r := launch(t, &reconcile.Reconciler[string]{Queue: q, Logger: slog.New(slog.DiscardHandler), Reconcile: func(context.Context, string) error { return err }})
+			r := launch(t, &reconcile.Reconciler[string]{Queue: q, Retry: asked, Logger: slog.New(slog.DiscardHandler), Reconcile: func(context.Context, string) error { return err }})
 			q.Enqueue("x")
 			synctest.Wait()
 			s := q.State("x")
-			if in := time.Until(s.Due); s.Phase != reconcile.Waiting || s.Failures != 1 || in < time.Second/2 || in > time.Second {
+			if in := time.Until(s.Due); s.Phase != reconcile.PhaseWaiting || s.Failures != 1 || in < time.Second/2 || in > time.Second {
 				t.Errorf("the item is %+v, due in %v, want it retried within a second", s, in)
 			}
 			r.end()
@@ -1675,7 +1673,7 @@ func TestAdmitIsToldNoDeadline(t *testing.T) {
 			}
 			began := time.Now()
 			err := r.Run(ctx)
-			if took := time.Since(began); err != nil || took != time.Hour || q.State("a").Phase != reconcile.Ready {
+			if took := time.Since(began); err != nil || took != time.Hour || q.State("a").Phase != reconcile.PhaseReady {
 				t.Errorf("Run = %v after %v, want nil at the deadline; the item is %v", err, took, q.State("a").Phase)
 			}
 		})

@@ -95,9 +95,9 @@ func standing(t *testing.T, background int, ops []model.Op[string]) (s string) {
 func resting(q *reconcile.Queue[string]) string {
 	s := q.State("x")
 	switch {
-	case s.Phase == reconcile.Idle:
+	case s.Phase == reconcile.PhaseIdle:
 		return "none"
-	case s.Phase != reconcile.Waiting:
+	case s.Phase != reconcile.PhaseWaiting:
 		return s.Phase.String()
 	}
 	notBefore := time.Duration(0)
@@ -151,8 +151,7 @@ func TestQueueTableDequeueWaits(t *testing.T) {
 // the verb needs.
 type program []byte
 
-// errModel is a failure: only ErrAborted itself aborts a run.
-var errModel = fmt.Errorf("the run failed: %w", reconcile.ErrAborted)
+var errModel = errors.New("the run failed")
 
 var errReason = errors.New("it is being made")
 
@@ -203,7 +202,8 @@ func (p program) ops() (ops []model.Op[string]) {
 				o.Options.MinDelay = [4]time.Duration{time.Hour, o.Options.Delay, time.Second, 2 * time.Hour}[p[0]/8%4]
 			}
 			o.Options.Recheck = p[1]&32 != 0
-			o.Options.Err = [4]error{nil, nil, errModel, model.ErrAborted}[p[1]>>6]
+			o.Options.Err = [4]error{nil, nil, errModel, nil}[p[1]>>6]
+			o.Options.Aborted = p[1]>>6 == 3
 			o.Options.Reason = [2]error{nil, errReason}[p[1]>>2&1]
 			o.Options.Done = p[1]%16 == 3 || p[1]%16 == 7
 		}

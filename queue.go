@@ -355,8 +355,11 @@ func (q *Queue[T]) inFlightAtLocked(i uint32, item T) *entry[T] {
 
 // giveBackLocked gives back an item that is in flight.
 func (q *Queue[T]) giveBackLocked(i uint32, e *entry[T], o *RequeueOptions, now int64) {
-	aborted := o.Err == ErrAborted
-	done := o.Done && !aborted
+	aborted := o.Aborted
+	if aborted {
+		o = &RequeueOptions{}
+	}
+	done := o.Done
 	if !done {
 		q.requeued++
 	} else if e.kind == runNone {
@@ -380,7 +383,7 @@ func (q *Queue[T]) giveBackLocked(i uint32, e *entry[T], o *RequeueOptions, now 
 		e.note(o)
 		own = o.nextRun(now)
 	}
-	if o.MinDelay > 0 && !aborted && !q.closed {
+	if o.MinDelay > 0 && !q.closed {
 		minimum = later(now, o.MinDelay)
 	}
 	if done && o.Err == nil || o.isRecheck() {

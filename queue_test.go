@@ -98,7 +98,7 @@ func TestEventWhileInFlightIsKept(t *testing.T) {
 			"failed": func(q *reconcile.Queue[string]) {
 				q.Requeue("x", reconcile.RequeueOptions{Delay: time.Hour, Err: errBoom})
 			},
-			"aborted": func(q *reconcile.Queue[string]) { q.Requeue("x", reconcile.RequeueOptions{Err: reconcile.ErrAborted}) },
+			"aborted": func(q *reconcile.Queue[string]) { q.Requeue("x", reconcile.RequeueOptions{Aborted: true}) },
 		} {
 			runQueue(t, name+", "+verdict, func(t *testing.T, q *reconcile.Queue[string]) {
 				q.Enqueue("x")
@@ -185,7 +185,7 @@ func TestQueueCreatedOutsideABubbleWorksInside(t *testing.T) {
 		q.EnqueueWithin("taken", 2*time.Hour)
 		q.Requeue("taken", reconcile.RequeueOptions{})
 		q.EnqueueWithin("ceiling", time.Hour)
-		wantState(t, q, "held", reconcile.State{Phase: reconcile.Waiting, Since: start, Due: start.Add(time.Hour), NotBefore: start.Add(time.Hour), Pending: start})
+		wantState(t, q, "held", reconcile.State{Phase: reconcile.PhaseWaiting, Since: start, Due: start.Add(time.Hour), NotBefore: start.Add(time.Hour), Pending: start})
 		mustTakeAll(t, q, "within", "taken")
 		waiting = startDequeue(t.Context(), q)
 		time.Sleep(time.Hour)
@@ -447,7 +447,7 @@ func TestCancelledDequeueKeepsTheItem(t *testing.T) {
 									t.Errorf("Dequeue: %q, %v, want %v", d.item, d.err, context.Canceled)
 								}
 								if second == nil {
-									wantState(t, q, "x", reconcile.State{Phase: reconcile.Ready, Since: start.Add(time.Minute), Pending: start.Add(time.Minute)})
+									wantState(t, q, "x", reconcile.State{Phase: reconcile.PhaseReady, Since: start.Add(time.Minute), Pending: start.Add(time.Minute)})
 								}
 							}
 							count()
@@ -903,7 +903,7 @@ func (c stress) work(t *testing.T, q *reconcile.Queue[int], users []user, start 
 			{Delay: d},
 			{Delay: d, MinDelay: d},
 			{Delay: d, MinDelay: d, Err: errBoom},
-			{Err: reconcile.ErrAborted},
+			{Aborted: true},
 			{},
 			{Delay: d, Reason: errBoom},
 			{Done: true, Err: errBoom},
@@ -1104,7 +1104,7 @@ func TestVerbFindsAnItemThatIsDueReadySinceThen(t *testing.T) {
 			for q.Len() < n { // each call promotes some
 				q.Stats()
 			}
-			if s := q.State(n - 1); s.Phase != reconcile.Ready || !s.Since.Equal(due) || !s.Pending.Equal(due) {
+			if s := q.State(n - 1); s.Phase != reconcile.PhaseReady || !s.Since.Equal(due) || !s.Pending.Equal(due) {
 				t.Errorf("%+v, want it ready and pending since %v", s, due)
 			}
 			if verb != "Offer" { // It joins the first line, and the others are in the background.

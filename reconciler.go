@@ -93,7 +93,7 @@ type Reconciler[T comparable] struct {
 	// because a limiter of golang.org/x/time/rate would return such an error in advance.
 	//
 	// Done, if it is not nil, is called once, by the worker: after the run, with
-	// its Outcome, the error of Reconcile, and how long the run took; or with Aborted
+	// its Outcome, the error of Reconcile, and how long the run took; or with OutcomeAborted
 	// if there was no run.
 	//
 	//	Admit: func(ctx context.Context) (func(reconcile.Outcome, error, time.Duration), error) {

@@ -209,73 +209,70 @@ type outcomeCase struct {
 }
 
 var outcomes = []outcomeCase{
-	{name: "nil", outcome: reconcile.Succeeded},
-	{name: "joined nils", err: errors.Join(nil, nil), outcome: reconcile.Succeeded},
-	{name: "recheck", err: reconcile.RecheckWithin(time.Hour), outcome: reconcile.Succeeded, next: time.Hour},
-	{name: "recheck, wrapped, retries held", err: fmt.Errorf("all is well: %w", reconcile.RecheckWithin(time.Hour)), hold: true, outcome: reconcile.Succeeded, next: time.Hour},
+	{name: "nil", outcome: reconcile.OutcomeSucceeded},
+	{name: "joined nils", err: errors.Join(nil, nil), outcome: reconcile.OutcomeSucceeded},
+	{name: "recheck", err: reconcile.RecheckWithin(time.Hour), outcome: reconcile.OutcomeSucceeded, next: time.Hour},
+	{name: "recheck, wrapped, retries held", err: fmt.Errorf("all is well: %w", reconcile.RecheckWithin(time.Hour)), hold: true, outcome: reconcile.OutcomeSucceeded, next: time.Hour},
 
-	{name: "settled and held: held", err: reconcile.RequeueError{Delay: time.Hour, MinDelay: time.Hour, Recheck: true}, outcome: reconcile.Requeued, next: time.Hour, held: true},
-	{name: "after", err: reconcile.RequeueAfter(time.Hour), outcome: reconcile.Requeued, next: time.Hour, held: true},
-	{name: "within", err: reconcile.RequeueWithin(time.Hour), outcome: reconcile.Requeued, next: time.Hour},
-	{name: "after, wrapped", err: fmt.Errorf("snapshot s1 is running: %w", reconcile.RequeueAfter(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, held: true, reason: true},
-	{name: "a reason and its plan", err: fmt.Errorf("%w: %w", errBoom, reconcile.RequeueWithin(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, reason: true},
-	{name: "held retries do not hold a plan", err: reconcile.RequeueWithin(time.Hour), hold: true, outcome: reconcile.Requeued, next: time.Hour},
-	{name: "a plan made terminal", err: reconcile.Terminal(reconcile.RequeueWithin(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, reason: true},
-	{name: "no retry does not touch a plan", err: reconcile.RequeueAfter(time.Hour), retry: reconcile.NoRetry, outcome: reconcile.Requeued, next: time.Hour, held: true},
+	{name: "settled and held: held", err: reconcile.RequeueError{Delay: time.Hour, MinDelay: time.Hour, Recheck: true}, outcome: reconcile.OutcomeRequeued, next: time.Hour, held: true},
+	{name: "after", err: reconcile.RequeueAfter(time.Hour), outcome: reconcile.OutcomeRequeued, next: time.Hour, held: true},
+	{name: "within", err: reconcile.RequeueWithin(time.Hour), outcome: reconcile.OutcomeRequeued, next: time.Hour},
+	{name: "after, wrapped", err: fmt.Errorf("snapshot s1 is running: %w", reconcile.RequeueAfter(time.Hour)), outcome: reconcile.OutcomeRequeued, next: time.Hour, held: true, reason: true},
+	{name: "a reason and its plan", err: fmt.Errorf("%w: %w", errBoom, reconcile.RequeueWithin(time.Hour)), outcome: reconcile.OutcomeRequeued, next: time.Hour, reason: true},
+	{name: "held retries do not hold a plan", err: reconcile.RequeueWithin(time.Hour), hold: true, outcome: reconcile.OutcomeRequeued, next: time.Hour},
+	{name: "a plan made terminal", err: reconcile.Terminal(reconcile.RequeueWithin(time.Hour)), outcome: reconcile.OutcomeRequeued, next: time.Hour, reason: true},
+	{name: "no retry does not touch a plan", err: reconcile.RequeueAfter(time.Hour), retry: reconcile.NoRetry, outcome: reconcile.OutcomeRequeued, next: time.Hour, held: true},
 
-	{name: "terminal, wrapped", err: fmt.Errorf("bucket b1: %w", reconcile.Terminal(errBoom)), outcome: reconcile.TerminalError},
-	{name: "terminal by its sentinel", err: fmt.Errorf("refused: %w", reconcile.ErrTerminal), outcome: reconcile.TerminalError},
-	{name: "terminal, of several", err: fmt.Errorf("%w, %w", errBoom, reconcile.Terminal(errBoom)), outcome: reconcile.TerminalError},
+	{name: "terminal, wrapped", err: fmt.Errorf("bucket b1: %w", reconcile.Terminal(errBoom)), outcome: reconcile.OutcomeTerminal},
+	{name: "terminal by its sentinel", err: fmt.Errorf("refused: %w", reconcile.ErrTerminal), outcome: reconcile.OutcomeTerminal},
+	{name: "terminal, of several", err: fmt.Errorf("%w, %w", errBoom, reconcile.Terminal(errBoom)), outcome: reconcile.OutcomeTerminal},
 
-	{name: "plain", err: errBoom, outcome: reconcile.Retrying, next: time.Minute},
-	{name: "plain, retries held", err: errBoom, hold: true, outcome: reconcile.Retrying, next: time.Minute, held: true},
-	{name: "wrapped with a nil", err: errWithNil, outcome: reconcile.Retrying, next: time.Minute},
-	{name: "that cannot be compared", err: oddError{[]string{"a"}}, outcome: reconcile.Retrying, next: time.Minute},
-	{name: "context error of its own", err: context.Canceled, outcome: reconcile.Retrying, next: time.Minute},
-	{name: "lease lost, of its own", err: reconcile.ErrLeaseLost, outcome: reconcile.Retrying, next: time.Minute},
-	{name: "queue closed, of its own", err: reconcile.ErrClosed, outcome: reconcile.Retrying, next: time.Minute},
-	{name: "aborted, of its own", err: reconcile.ErrAborted, outcome: reconcile.Retrying, next: time.Minute},
-	{name: "aborted, of its own, wrapped", err: fmt.Errorf("no: %w", reconcile.ErrAborted), hold: true, outcome: reconcile.Retrying, next: time.Minute, held: true},
-	{name: "retry in the far future", err: errBoom, retry: func(error, int) (time.Duration, bool) { return far, true }, outcome: reconcile.Retrying, next: far},
-	{name: "no retry", err: errBoom, retry: reconcile.NoRetry, outcome: reconcile.GaveUp},
-	{name: "no retry, aborted of its own", err: reconcile.ErrAborted, retry: reconcile.NoRetry, outcome: reconcile.GaveUp},
-	{name: "a panic of somebody else, with a plan in it", err: fmt.Errorf("step: %w", &reconcile.PanicError{Value: reconcile.RequeueAfter(time.Hour)}), outcome: reconcile.Retrying, next: time.Minute},
-	{name: "the same, terminal", err: reconcile.Terminal(&reconcile.PanicError{Value: reconcile.RequeueAfter(time.Hour)}), outcome: reconcile.TerminalError},
+	{name: "plain", err: errBoom, outcome: reconcile.OutcomeRetrying, next: time.Minute},
+	{name: "plain, retries held", err: errBoom, hold: true, outcome: reconcile.OutcomeRetrying, next: time.Minute, held: true},
+	{name: "wrapped with a nil", err: errWithNil, outcome: reconcile.OutcomeRetrying, next: time.Minute},
+	{name: "that cannot be compared", err: oddError{[]string{"a"}}, outcome: reconcile.OutcomeRetrying, next: time.Minute},
+	{name: "context error of its own", err: context.Canceled, outcome: reconcile.OutcomeRetrying, next: time.Minute},
+	{name: "lease lost, of its own", err: reconcile.ErrLeaseLost, outcome: reconcile.OutcomeRetrying, next: time.Minute},
+	{name: "queue closed, of its own", err: reconcile.ErrClosed, outcome: reconcile.OutcomeRetrying, next: time.Minute},
+	{name: "retry in the far future", err: errBoom, retry: func(error, int) (time.Duration, bool) { return far, true }, outcome: reconcile.OutcomeRetrying, next: far},
+	{name: "no retry", err: errBoom, retry: reconcile.NoRetry, outcome: reconcile.OutcomeGaveUp},
+	{name: "a panic of somebody else, with a plan in it", err: fmt.Errorf("step: %w", &reconcile.PanicError{Value: reconcile.RequeueAfter(time.Hour)}), outcome: reconcile.OutcomeRetrying, next: time.Minute},
+	{name: "the same, terminal", err: reconcile.Terminal(&reconcile.PanicError{Value: reconcile.RequeueAfter(time.Hour)}), outcome: reconcile.OutcomeTerminal},
 
 	// The answers of several steps.
-	{name: "joined: a failure beside a recheck", err: errors.Join(errBoom, reconcile.RecheckWithin(time.Hour)), outcome: reconcile.Retrying, next: time.Minute},
-	{name: "joined: a failure after a ceiling", err: errors.Join(reconcile.RequeueWithin(time.Second), errBoom), outcome: reconcile.Retrying, next: time.Minute},
-	{name: "joined: a failure beside a longer floor", err: errors.Join(errBoom, reconcile.RequeueAfter(time.Hour)), outcome: reconcile.Retrying, next: time.Hour, held: true},
-	{name: "joined: a failure beside a shorter floor", err: errors.Join(reconcile.RequeueAfter(time.Minute), errBoom), outcome: reconcile.Retrying, next: time.Minute, held: true},
-	{name: "joined: a failure beside a longer ceiling", err: errors.Join(errBoom, reconcile.RequeueWithin(time.Hour)), outcome: reconcile.Retrying, next: time.Minute},
-	{name: "joined: a failure given up beside a plan", err: errors.Join(errBoom, reconcile.RequeueAfter(time.Hour)), retry: reconcile.NoRetry, outcome: reconcile.Requeued, next: time.Hour, held: true, partly: true},
-	{name: "joined: a failure beside a floor that is shorter than the back-off", err: errors.Join(reconcile.RequeueAfter(30*time.Second), errBoom), outcome: reconcile.Retrying, next: time.Minute, least: 30 * time.Second},
-	{name: "joined: a failure given up beside a recheck", err: errors.Join(errBoom, reconcile.RecheckWithin(time.Hour)), retry: reconcile.NoRetry, outcome: reconcile.GaveUp},
-	{name: "joined: a failure given up beside a ceiling", err: errors.Join(errBoom, reconcile.RequeueWithin(500*time.Millisecond)), retry: reconcile.NoRetry, outcome: reconcile.Requeued, next: 500 * time.Millisecond, held: true, partly: true},
-	{name: "joined: one for good, a recheck that comes sooner and a plan", err: errors.Join(reconcile.Terminal(errBoom), reconcile.RecheckWithin(time.Minute), reconcile.RequeueWithin(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, least: time.Second, partly: true},
-	{name: "both times", err: reconcile.RequeueError{Delay: time.Hour, MinDelay: time.Minute, Recheck: true}, outcome: reconcile.Requeued, next: time.Hour, least: time.Minute},
-	{name: "a MinDelay longer than the Delay", err: reconcile.RequeueError{Delay: time.Minute, MinDelay: time.Hour}, outcome: reconcile.Requeued, next: time.Hour, held: true},
-	{name: "joined: both times, of two", err: errors.Join(reconcile.RequeueError{Delay: time.Hour, MinDelay: time.Minute}, reconcile.RequeueAfter(2*time.Hour), reconcile.RecheckWithin(time.Minute)), outcome: reconcile.Requeued, next: 2 * time.Hour, held: true, reason: true},
-	{name: "a retry that overflowed", err: errBoom, retry: func(error, int) (time.Duration, bool) { return -1, true }, outcome: reconcile.Retrying, next: 5 * time.Minute},
-	{name: "joined: a failure and one for good", err: errors.Join(reconcile.Terminal(errBoom), errBoom), outcome: reconcile.Retrying, next: time.Minute},
-	{name: "joined: one for good beside a recheck", err: errors.Join(reconcile.Terminal(errBoom), reconcile.RecheckWithin(time.Hour)), outcome: reconcile.TerminalError},
-	{name: "joined: one for good beside a plan", err: errors.Join(reconcile.Terminal(errBoom), reconcile.RequeueWithin(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, least: time.Second, partly: true},
-	{name: "joined: one for good, a recheck and a plan", err: errors.Join(reconcile.RecheckWithin(2*time.Hour), reconcile.Terminal(errBoom), reconcile.RequeueWithin(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, least: time.Second, partly: true},
-	{name: "joined: made terminal as a whole", err: reconcile.Terminal(fmt.Errorf("steps: %w", errors.Join(errBoom, errBoom))), outcome: reconcile.TerminalError},
-	{name: "joined: made terminal as a whole, with a plan", err: reconcile.Terminal(errors.Join(errBoom, reconcile.RequeueAfter(time.Hour))), outcome: reconcile.Requeued, next: time.Hour, held: true, partly: true},
-	{name: "joined: two floors", err: errors.Join(reconcile.RequeueAfter(time.Hour), reconcile.RequeueAfter(time.Minute)), outcome: reconcile.Requeued, next: time.Hour, held: true, reason: true},
-	{name: "joined: two ceilings", err: errors.Join(reconcile.RequeueWithin(2*time.Hour), reconcile.RequeueWithin(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, reason: true},
-	{name: "joined: two floors, the longer one last", err: errors.Join(reconcile.RequeueAfter(time.Minute), reconcile.RequeueAfter(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, held: true, reason: true},
-	{name: "joined: two ceilings, the sooner one first", err: errors.Join(reconcile.RequeueWithin(time.Hour), reconcile.RequeueWithin(2*time.Hour)), outcome: reconcile.Requeued, next: time.Hour, reason: true},
-	{name: "joined: a longer ceiling and a floor", err: errors.Join(reconcile.RequeueWithin(2*time.Hour), reconcile.RequeueAfter(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, held: true, reason: true},
-	{name: "joined: made terminal as a whole, with a recheck", err: reconcile.Terminal(errors.Join(errBoom, reconcile.RecheckWithin(time.Hour))), outcome: reconcile.TerminalError},
-	{name: "joined: a ceiling and a floor", err: errors.Join(reconcile.RequeueWithin(time.Minute), reconcile.RequeueAfter(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, held: true, reason: true},
-	{name: "joined: a floor and a ceiling", err: errors.Join(reconcile.RequeueAfter(time.Hour), reconcile.RequeueWithin(time.Minute)), outcome: reconcile.Requeued, next: time.Hour, held: true, reason: true},
-	{name: "joined: a plan and a recheck", err: errors.Join(reconcile.RequeueWithin(2*time.Hour), reconcile.RecheckWithin(time.Hour)), outcome: reconcile.Requeued, next: time.Hour, reason: true},
-	{name: "joined: two rechecks", err: errors.Join(reconcile.RecheckWithin(2*time.Hour), reconcile.RecheckWithin(time.Hour)), outcome: reconcile.Succeeded, next: time.Hour},
-	{name: "joined within a join", err: errors.Join(reconcile.RecheckWithin(time.Hour), fmt.Errorf("disk: %w", errors.Join(errBoom, nil))), outcome: reconcile.Retrying, next: time.Minute},
-	{name: "joined: a panic with a plan in it", err: errors.Join(reconcile.RecheckWithin(time.Hour), &reconcile.PanicError{Value: reconcile.RecheckWithin(time.Hour)}), outcome: reconcile.Retrying, next: time.Minute},
-	{name: "joined below several: one reason and its plan", err: fmt.Errorf("%w, %w", errors.Join(errBoom, errBoom), reconcile.RecheckWithin(time.Hour)), outcome: reconcile.Succeeded, next: time.Hour},
+	{name: "joined: a failure beside a recheck", err: errors.Join(errBoom, reconcile.RecheckWithin(time.Hour)), outcome: reconcile.OutcomeRetrying, next: time.Minute},
+	{name: "joined: a failure after a ceiling", err: errors.Join(reconcile.RequeueWithin(time.Second), errBoom), outcome: reconcile.OutcomeRetrying, next: time.Minute},
+	{name: "joined: a failure beside a longer floor", err: errors.Join(errBoom, reconcile.RequeueAfter(time.Hour)), outcome: reconcile.OutcomeRetrying, next: time.Hour, held: true},
+	{name: "joined: a failure beside a shorter floor", err: errors.Join(reconcile.RequeueAfter(time.Minute), errBoom), outcome: reconcile.OutcomeRetrying, next: time.Minute, held: true},
+	{name: "joined: a failure beside a longer ceiling", err: errors.Join(errBoom, reconcile.RequeueWithin(time.Hour)), outcome: reconcile.OutcomeRetrying, next: time.Minute},
+	{name: "joined: a failure given up beside a plan", err: errors.Join(errBoom, reconcile.RequeueAfter(time.Hour)), retry: reconcile.NoRetry, outcome: reconcile.OutcomeRequeued, next: time.Hour, held: true, partly: true},
+	{name: "joined: a failure beside a floor that is shorter than the back-off", err: errors.Join(reconcile.RequeueAfter(30*time.Second), errBoom), outcome: reconcile.OutcomeRetrying, next: time.Minute, least: 30 * time.Second},
+	{name: "joined: a failure given up beside a recheck", err: errors.Join(errBoom, reconcile.RecheckWithin(time.Hour)), retry: reconcile.NoRetry, outcome: reconcile.OutcomeGaveUp},
+	{name: "joined: a failure given up beside a ceiling", err: errors.Join(errBoom, reconcile.RequeueWithin(500*time.Millisecond)), retry: reconcile.NoRetry, outcome: reconcile.OutcomeRequeued, next: 500 * time.Millisecond, held: true, partly: true},
+	{name: "joined: one for good, a recheck that comes sooner and a plan", err: errors.Join(reconcile.Terminal(errBoom), reconcile.RecheckWithin(time.Minute), reconcile.RequeueWithin(time.Hour)), outcome: reconcile.OutcomeRequeued, next: time.Hour, least: time.Second, partly: true},
+	{name: "both times", err: reconcile.RequeueError{Delay: time.Hour, MinDelay: time.Minute, Recheck: true}, outcome: reconcile.OutcomeRequeued, next: time.Hour, least: time.Minute},
+	{name: "a MinDelay longer than the Delay", err: reconcile.RequeueError{Delay: time.Minute, MinDelay: time.Hour}, outcome: reconcile.OutcomeRequeued, next: time.Hour, held: true},
+	{name: "joined: both times, of two", err: errors.Join(reconcile.RequeueError{Delay: time.Hour, MinDelay: time.Minute}, reconcile.RequeueAfter(2*time.Hour), reconcile.RecheckWithin(time.Minute)), outcome: reconcile.OutcomeRequeued, next: 2 * time.Hour, held: true, reason: true},
+	{name: "a retry that overflowed", err: errBoom, retry: func(error, int) (time.Duration, bool) { return -1, true }, outcome: reconcile.OutcomeRetrying, next: 5 * time.Minute},
+	{name: "joined: a failure and one for good", err: errors.Join(reconcile.Terminal(errBoom), errBoom), outcome: reconcile.OutcomeRetrying, next: time.Minute},
+	{name: "joined: one for good beside a recheck", err: errors.Join(reconcile.Terminal(errBoom), reconcile.RecheckWithin(time.Hour)), outcome: reconcile.OutcomeTerminal},
+	{name: "joined: one for good beside a plan", err: errors.Join(reconcile.Terminal(errBoom), reconcile.RequeueWithin(time.Hour)), outcome: reconcile.OutcomeRequeued, next: time.Hour, least: time.Second, partly: true},
+	{name: "joined: one for good, a recheck and a plan", err: errors.Join(reconcile.RecheckWithin(2*time.Hour), reconcile.Terminal(errBoom), reconcile.RequeueWithin(time.Hour)), outcome: reconcile.OutcomeRequeued, next: time.Hour, least: time.Second, partly: true},
+	{name: "joined: made terminal as a whole", err: reconcile.Terminal(fmt.Errorf("steps: %w", errors.Join(errBoom, errBoom))), outcome: reconcile.OutcomeTerminal},
+	{name: "joined: made terminal as a whole, with a plan", err: reconcile.Terminal(errors.Join(errBoom, reconcile.RequeueAfter(time.Hour))), outcome: reconcile.OutcomeRequeued, next: time.Hour, held: true, partly: true},
+	{name: "joined: two floors", err: errors.Join(reconcile.RequeueAfter(time.Hour), reconcile.RequeueAfter(time.Minute)), outcome: reconcile.OutcomeRequeued, next: time.Hour, held: true, reason: true},
+	{name: "joined: two ceilings", err: errors.Join(reconcile.RequeueWithin(2*time.Hour), reconcile.RequeueWithin(time.Hour)), outcome: reconcile.OutcomeRequeued, next: time.Hour, reason: true},
+	{name: "joined: two floors, the longer one last", err: errors.Join(reconcile.RequeueAfter(time.Minute), reconcile.RequeueAfter(time.Hour)), outcome: reconcile.OutcomeRequeued, next: time.Hour, held: true, reason: true},
+	{name: "joined: two ceilings, the sooner one first", err: errors.Join(reconcile.RequeueWithin(time.Hour), reconcile.RequeueWithin(2*time.Hour)), outcome: reconcile.OutcomeRequeued, next: time.Hour, reason: true},
+	{name: "joined: a longer ceiling and a floor", err: errors.Join(reconcile.RequeueWithin(2*time.Hour), reconcile.RequeueAfter(time.Hour)), outcome: reconcile.OutcomeRequeued, next: time.Hour, held: true, reason: true},
+	{name: "joined: made terminal as a whole, with a recheck", err: reconcile.Terminal(errors.Join(errBoom, reconcile.RecheckWithin(time.Hour))), outcome: reconcile.OutcomeTerminal},
+	{name: "joined: a ceiling and a floor", err: errors.Join(reconcile.RequeueWithin(time.Minute), reconcile.RequeueAfter(time.Hour)), outcome: reconcile.OutcomeRequeued, next: time.Hour, held: true, reason: true},
+	{name: "joined: a floor and a ceiling", err: errors.Join(reconcile.RequeueAfter(time.Hour), reconcile.RequeueWithin(time.Minute)), outcome: reconcile.OutcomeRequeued, next: time.Hour, held: true, reason: true},
+	{name: "joined: a plan and a recheck", err: errors.Join(reconcile.RequeueWithin(2*time.Hour), reconcile.RecheckWithin(time.Hour)), outcome: reconcile.OutcomeRequeued, next: time.Hour, reason: true},
+	{name: "joined: two rechecks", err: errors.Join(reconcile.RecheckWithin(2*time.Hour), reconcile.RecheckWithin(time.Hour)), outcome: reconcile.OutcomeSucceeded, next: time.Hour},
+	{name: "joined within a join", err: errors.Join(reconcile.RecheckWithin(time.Hour), fmt.Errorf("disk: %w", errors.Join(errBoom, nil))), outcome: reconcile.OutcomeRetrying, next: time.Minute},
+	{name: "joined: a panic with a plan in it", err: errors.Join(reconcile.RecheckWithin(time.Hour), &reconcile.PanicError{Value: reconcile.RecheckWithin(time.Hour)}), outcome: reconcile.OutcomeRetrying, next: time.Minute},
+	{name: "joined below several: one reason and its plan", err: fmt.Errorf("%w, %w", errors.Join(errBoom, errBoom), reconcile.RecheckWithin(time.Hour)), outcome: reconcile.OutcomeSucceeded, next: time.Hour},
 }
 
 // minDelay returns how long no event starts the next run.
@@ -283,15 +280,15 @@ func (c outcomeCase) minDelay() time.Duration {
 	switch {
 	case c.held:
 		return c.next
-	case c.least > 0 || c.outcome != reconcile.Retrying:
+	case c.least > 0 || c.outcome != reconcile.OutcomeRetrying:
 		return c.least
 	}
 	return min(c.next, time.Second)
 }
 
 var messages = map[reconcile.Outcome]string{
-	reconcile.Succeeded: "run succeeded", reconcile.Requeued: "run requeued", reconcile.Retrying: "run failed, retrying",
-	reconcile.GaveUp: "run failed, not retried", reconcile.TerminalError: "run failed, terminal error",
+	reconcile.OutcomeSucceeded: "run succeeded", reconcile.OutcomeRequeued: "run requeued", reconcile.OutcomeRetrying: "run failed, retrying",
+	reconcile.OutcomeGaveUp: "run failed, not retried", reconcile.OutcomeTerminal: "run failed, terminal error",
 }
 
 func TestOutcomeOfEachError(t *testing.T) {
@@ -311,7 +308,7 @@ func TestOutcomeOfEachError(t *testing.T) {
 				want := reconcile.Result[string]{Item: "b1", Outcome: c.outcome, Err: c.err, Next: c.next, Duration: 2 * time.Second}
 				state, next := reconcile.State{}, "<nil>"
 				if c.next > 0 {
-					state = reconcile.State{Phase: reconcile.Waiting, Since: now, Due: now.Add(c.next), Pending: s.began}
+					state = reconcile.State{Phase: reconcile.PhaseWaiting, Since: now, Due: now.Add(c.next), Pending: s.began}
 					if least := c.minDelay(); least > 0 {
 						state.NotBefore = now.Add(least)
 					}
@@ -319,9 +316,9 @@ func TestOutcomeOfEachError(t *testing.T) {
 				}
 				level := slog.LevelDebug
 				switch c.outcome {
-				case reconcile.Succeeded:
+				case reconcile.OutcomeSucceeded:
 					state.Recheck, state.Pending = c.next > 0, time.Time{}
-				case reconcile.Requeued:
+				case reconcile.OutcomeRequeued:
 					if c.reason {
 						state.Err = c.err
 					}
@@ -329,7 +326,7 @@ func TestOutcomeOfEachError(t *testing.T) {
 						level, want.Failures = slog.LevelWarn, 1
 						state.Failures, state.Err = 1, c.err
 					}
-				case reconcile.Retrying:
+				case reconcile.OutcomeRetrying:
 					level, want.Failures = slog.LevelWarn, 1
 					state.Failures, state.Err = 1, c.err
 				default:
@@ -366,7 +363,7 @@ func TestOutcomeOfEachError(t *testing.T) {
 }
 
 func TestOutcomesReadAsWords(t *testing.T) {
-	got := []reconcile.Outcome{reconcile.Succeeded, reconcile.Requeued, reconcile.Retrying, reconcile.GaveUp, reconcile.TerminalError, reconcile.Aborted}
+	got := []reconcile.Outcome{reconcile.OutcomeSucceeded, reconcile.OutcomeRequeued, reconcile.OutcomeRetrying, reconcile.OutcomeGaveUp, reconcile.OutcomeTerminal, reconcile.OutcomeAborted}
 	want := []reconcile.Outcome{"succeeded", "requeued", "retrying", "gave_up", "terminal_error", "aborted"} // part of what metrics are called
 	if !slices.Equal(got, want) {
 		t.Errorf("outcomes are %q, want %q", got, want)
@@ -378,12 +375,12 @@ func TestOutcomeNowMakesTheItemReady(t *testing.T) {
 		err     error
 		outcome reconcile.Outcome
 	}{
-		{reconcile.RequeueAfter(0), reconcile.Requeued},
-		{reconcile.RequeueWithin(-time.Hour), reconcile.Requeued},
-		{reconcile.RecheckWithin(0), reconcile.Succeeded},
-		{reconcile.RecheckWithin(-time.Hour), reconcile.Succeeded},
-		{reconcile.RequeueError{}, reconcile.Requeued},
-		{errBoom, reconcile.Retrying},
+		{reconcile.RequeueAfter(0), reconcile.OutcomeRequeued},
+		{reconcile.RequeueWithin(-time.Hour), reconcile.OutcomeRequeued},
+		{reconcile.RecheckWithin(0), reconcile.OutcomeSucceeded},
+		{reconcile.RecheckWithin(-time.Hour), reconcile.OutcomeSucceeded},
+		{reconcile.RequeueError{}, reconcile.OutcomeRequeued},
+		{errBoom, reconcile.OutcomeRetrying},
 	} {
 		runBubble(t, fmt.Sprint(c.err), func(t *testing.T) {
 			q, j := reconcile.NewQueue[string](), record.New()
@@ -420,12 +417,12 @@ func TestFailuresInARowAreCountedAndReset(t *testing.T) {
 		failures int // of the result
 		left     int // in the queue
 	}{
-		{"success", nil, 9, reconcile.Succeeded, 0, 0},
-		{"recheck", reconcile.RecheckWithin(time.Hour), 9, reconcile.Succeeded, 0, 0},
-		{"plan", reconcile.RequeueAfter(time.Hour), 9, reconcile.Requeued, 0, 0},
-		{"one more failure", errBoom, 9, reconcile.Retrying, 4, 4},
-		{"one too many", errBoom, 3, reconcile.GaveUp, 4, 0},
-		{"terminal", reconcile.Terminal(errBoom), 9, reconcile.TerminalError, 4, 0},
+		{"success", nil, 9, reconcile.OutcomeSucceeded, 0, 0},
+		{"recheck", reconcile.RecheckWithin(time.Hour), 9, reconcile.OutcomeSucceeded, 0, 0},
+		{"plan", reconcile.RequeueAfter(time.Hour), 9, reconcile.OutcomeRequeued, 0, 0},
+		{"one more failure", errBoom, 9, reconcile.OutcomeRetrying, 4, 4},
+		{"one too many", errBoom, 3, reconcile.OutcomeGaveUp, 4, 0},
+		{"terminal", reconcile.Terminal(errBoom), 9, reconcile.OutcomeTerminal, 4, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			eachDequeuer(t, func(t *testing.T, d reconcile.Dequeuer[string]) {
@@ -446,7 +443,7 @@ func TestFailuresInARowAreCountedAndReset(t *testing.T) {
 				}
 				j.Want(t, want...)
 				for i, r := range s.results.all()[:3] {
-					if r.Outcome != reconcile.Retrying || r.Failures != i+1 || r.Next != time.Duration(i+1)*time.Minute {
+					if r.Outcome != reconcile.OutcomeRetrying || r.Failures != i+1 || r.Next != time.Duration(i+1)*time.Minute {
 						t.Errorf("result of run %d = %+v, want retrying after %d failures", i+1, r, i+1)
 					}
 				}
@@ -470,7 +467,7 @@ func TestReconcilerCountsFailuresOfAnItemEnqueuedInARun(t *testing.T) {
 			time.Sleep(500 * time.Millisecond)
 			s.q.Enqueue("a") // in flight
 			pass(10 * time.Second)
-			s.wantResult(t, "a", reconcile.Retrying, 2*n+2)
+			s.wantResult(t, "a", reconcile.OutcomeRetrying, 2*n+2)
 		}
 		s.end()
 	})
@@ -488,7 +485,7 @@ func retried(t *testing.T, hold bool, happens func(q *reconcile.Queue[string])) 
 		pass(10 * time.Second)
 		happens(s.q)
 		pass(time.Hour)
-		s.wantResult(t, "a", reconcile.Succeeded, 0)
+		s.wantResult(t, "a", reconcile.OutcomeSucceeded, 0)
 		s.end()
 	})
 	return at
@@ -614,7 +611,7 @@ func TestReconcilerResultLeavesOutTheTimeOfOnResultAndLog(t *testing.T) {
 			pass(time.Minute)
 			s.q.Enqueue("d")
 			pass(c.each)
-			s.wantItem(t, "d", reconcile.Waiting, time.Hour, 0)
+			s.wantItem(t, "d", reconcile.PhaseWaiting, time.Hour, 0)
 			for i, waited := range []time.Duration{0, c.each, 2 * c.each, 0} {
 				if r := results.all()[i]; r.Waited != waited || r.Duration != 2*time.Second {
 					t.Errorf("%s waited %v and took %v, want %v and 2s", r.Item, r.Waited, r.Duration, waited)
@@ -686,7 +683,7 @@ func TestReconcilerCallsOnResultBeforeTheItemIsGivenBack(t *testing.T) {
 			Queue:     d,
 			Reconcile: func(context.Context, string) error { j.Note("run"); return nil },
 			OnResult: func(r reconcile.Result[string]) {
-				if got := d.State(r.Item); got.Phase != reconcile.InFlight {
+				if got := d.State(r.Item); got.Phase != reconcile.PhaseInFlight {
 					t.Errorf("State in OnResult = %+v, want in flight", got)
 				}
 				j.Note("result begins")
@@ -798,8 +795,8 @@ func TestLogHonoursTheLogValuerOfAnItem(t *testing.T) {
 
 func TestOutcomeFailed(t *testing.T) {
 	for o, want := range map[reconcile.Outcome]bool{
-		reconcile.Succeeded: false, reconcile.Requeued: false, reconcile.Aborted: false,
-		reconcile.Retrying: true, reconcile.GaveUp: true, reconcile.TerminalError: true,
+		reconcile.OutcomeSucceeded: false, reconcile.OutcomeRequeued: false, reconcile.OutcomeAborted: false,
+		reconcile.OutcomeRetrying: true, reconcile.OutcomeGaveUp: true, reconcile.OutcomeTerminal: true,
 	} {
 		if got := o.Failed(); got != want {
 			t.Errorf("%s.Failed() = %t, want %t", o, got, want)
@@ -815,7 +812,7 @@ func TestClassify(t *testing.T) {
 			retry = minutes
 		}
 		o, w := reconcile.Classify(c.err, 1, retry)
-		if o != c.outcome || max(0, w.Delay) != c.next || w.Done != (c.next == 0) || w.Recheck != (o == reconcile.Succeeded && c.next > 0) ||
+		if o != c.outcome || max(0, w.Delay) != c.next || w.Done != (c.next == 0) || w.Recheck != (o == reconcile.OutcomeSucceeded && c.next > 0) ||
 			(w.Reason != nil) != c.reason || (w.Err != nil) != (o.Failed() || c.partly) {
 			t.Errorf("%s: Classify = %s, %+v", c.name, o, w)
 		}
@@ -828,15 +825,12 @@ func TestClassify(t *testing.T) {
 		if w.MinDelay != least {
 			t.Errorf("%s: Classify has a MinDelay of %v, want %v", c.name, w.MinDelay, least)
 		}
-		if w.Err == reconcile.ErrAborted { // as it is, it would abort
-			t.Errorf("%s: the Err of the options is %v, want it wrapped", c.name, w.Err)
-		}
 	}
 	if _, w := reconcile.Classify(errBoom, 1, nil); w.Delay < time.Second/2 || w.Delay > time.Second {
 		t.Errorf("with a nil RetryPolicy the delay is %v, want that of DefaultRetry", w.Delay)
 	}
-	if o, _ := reconcile.Classify(errBoom, 4, reconcile.RetryPolicy(minutes).Limit(3)); o != reconcile.GaveUp {
-		t.Errorf("the fourth failure in a row with a limit of 3 retries is %s, want %s", o, reconcile.GaveUp)
+	if o, _ := reconcile.Classify(errBoom, 4, reconcile.RetryPolicy(minutes).Limit(3)); o != reconcile.OutcomeGaveUp {
+		t.Errorf("the fourth failure in a row with a limit of 3 retries is %s, want %s", o, reconcile.OutcomeGaveUp)
 	}
 }
 
@@ -892,9 +886,9 @@ func TestRecheckJitterAppliesOnlyToRechecks(t *testing.T) {
 			}
 			return errBoom
 		}}, "after", "within", "fail")
-		s.wantItem(t, "after", reconcile.Waiting, time.Hour, 0)
-		s.wantItem(t, "within", reconcile.Waiting, time.Hour, 0)
-		s.wantItem(t, "fail", reconcile.Waiting, time.Minute, 1)
+		s.wantItem(t, "after", reconcile.PhaseWaiting, time.Hour, 0)
+		s.wantItem(t, "within", reconcile.PhaseWaiting, time.Hour, 0)
+		s.wantItem(t, "fail", reconcile.PhaseWaiting, time.Minute, 1)
 		s.end()
 	})
 }
@@ -973,7 +967,7 @@ func TestApply(t *testing.T) {
 				switch {
 				case q == nil:
 				case strings.HasPrefix(c.name, "what it"):
-					wantPhase(t, q, "child", reconcile.Waiting)
+					wantPhase(t, q, "child", reconcile.PhaseWaiting)
 				case c.r.Workers < 0, c.r.RecheckJitter > 1:
 					wantStats(t, q, reconcile.Stats{}) // nothing was enqueued
 				}
@@ -1003,7 +997,7 @@ func TestApplyEndsItsGoroutines(t *testing.T) {
 		if err := r.Apply(t.Context(), "a"); err != nil || time.Since(began) != time.Minute || cause == nil {
 			t.Errorf("Apply = %v after %v, want nil once the other run has ended, after 1m0s", err, time.Since(began))
 		}
-		wantPhase(t, q, "other", reconcile.Ready)
+		wantPhase(t, q, "other", reconcile.PhaseReady)
 	})
 }
 

@@ -43,7 +43,7 @@ func RequeueWithin(d time.Duration) error { return RequeueError{Delay: d} }
 // RecheckWithin returns an error that says that the item is in sync, and asks for a
 // recheck after d at the latest. An event starts it sooner. A poll starts it sooner too:
 // each poll of a [Poller] runs the listed items that are in sync. The outcome of the run
-// is [Succeeded], and the count of failures is reset. Return it when the work is done,
+// is [OutcomeSucceeded], and the count of failures is reset. Return it when the work is done,
 // and [RequeueWithin] while the work is in progress. A d of zero or less means now.
 func RecheckWithin(d time.Duration) error { return RequeueError{Delay: d, Recheck: true} }
 
@@ -99,12 +99,12 @@ func (e terminalError) Is(target error) bool { return target == ErrTerminal }
 // that explains errors. Failures is the number of failures in a row, this one included. A
 // nil retry means [DefaultRetry]. The first line that applies decides:
 //
-//	nil                     Succeeded, Done
-//	a RequeueError          Requeued, or Succeeded if it is a recheck
-//	an error that matches   TerminalError, Done, with the error
+//	nil                     OutcomeSucceeded, Done
+//	a RequeueError          OutcomeRequeued, or OutcomeSucceeded if it is a recheck
+//	an error that matches   OutcomeTerminal, Done, with the error
 //	ErrTerminal
-//	any other error, or a   as retry decides: Retrying, with the error and its delay,
-//	*PanicError             or GaveUp, Done, with the error
+//	any other error, or a   as retry decides: OutcomeRetrying, with the error and its delay,
+//	*PanicError             or OutcomeGaveUp, Done, with the error
 //
 // An error that wraps a RequeueError, as [errors.As] finds it, is that RequeueError with
 // a reason, and becomes the Reason of the options.
@@ -127,20 +127,19 @@ func (e terminalError) Is(target error) bool { return target == ErrTerminal }
 //     raised to the longest delay of a RequeueAfter beside the failure, and Delay to
 //     MinDelay.
 //   - If all failures are terminal, or retry says no, the scheduled runs of the other
-//     steps still take place. The outcome is then Requeued, with the whole error as Err,
+//     steps still take place. The outcome is then OutcomeRequeued, with the whole error as Err,
 //     which counts one failure, and a MinDelay of at least one second, or of Delay if
 //     that is shorter. A recheck is not a scheduled run. Without scheduled runs the
-//     outcome is TerminalError or GaveUp.
+//     outcome is OutcomeTerminal or OutcomeGaveUp.
 //   - Without a failure, MinDelay is the longest MinDelay of the members, and Delay is
 //     their shortest Delay, but not less than MinDelay. The next run is a recheck only if
 //     all members are rechecks.
 //
-// Classify calls retry and methods of err. It does not recover their panics. An err that
-// is [ErrAborted] comes back wrapped. Classify does not apply HoldRetries, RecheckJitter,
-// [UntilChanged] and the end of a run's context: the Reconciler does.
+// Classify calls retry and methods of err. It does not recover their panics. It does not
+// apply HoldRetries, RecheckJitter and the end of a run's context: the Reconciler does.
 func Classify(err error, failures int, retry RetryPolicy) (Outcome, RequeueOptions) {
 	if err == nil {
-		return Succeeded, RequeueOptions{Done: true}
+		return OutcomeSucceeded, RequeueOptions{Done: true}
 	}
 	return answerOf(err).classify(err, failures, retry)
 }
@@ -166,30 +165,27 @@ func (a answer) classify(err error, failures int, retry RetryPolicy) (Outcome, R
 	if a.succeeded() {
 		return a.classifySuccess(err)
 	}
-	if err == ErrAborted {
-		err = fmt.Errorf("%w", err)
-	}
 	if a.failed {
 		if delay, again := retry.orDefault()(err, failures); again {
 			delay = sanitized(delay, failures)
 			minimum := max(a.run.MinDelay, min(delay, minRetryDelay))
-			return Retrying, RequeueOptions{Delay: max(delay, minimum), MinDelay: minimum, Err: err}
+			return OutcomeRetrying, RequeueOptions{Delay: max(delay, minimum), MinDelay: minimum, Err: err}
 		}
 	}
 	if a.scheduled {
 		delay := max(0, a.run.Delay, a.run.MinDelay)
-		return Requeued, RequeueOptions{Delay: delay, MinDelay: max(a.run.MinDelay, min(delay, minRetryDelay)), Err: err}
+		return OutcomeRequeued, RequeueOptions{Delay: delay, MinDelay: max(a.run.MinDelay, min(delay, minRetryDelay)), Err: err}
 	}
-	outcome := GaveUp
+	outcome := OutcomeGaveUp
 	if !a.failed {
-		outcome = TerminalError
+		outcome = OutcomeTerminal
 	}
 	return outcome, RequeueOptions{MinDelay: minRetryDelay, Err: err, Done: true}
 }
 
 func (a answer) classifySuccess(err error) (Outcome, RequeueOptions) {
 	if !a.scheduled {
-		return Succeeded, RequeueOptions{Delay: a.recheck, Recheck: true}
+		return OutcomeSucceeded, RequeueOptions{Delay: a.recheck, Recheck: true}
 	}
 	o := RequeueOptions{Delay: a.run.Delay, MinDelay: a.run.MinDelay}
 	if a.rechecked {
@@ -199,7 +195,7 @@ func (a answer) classifySuccess(err error) (Outcome, RequeueOptions) {
 	if _, bare := err.(RequeueError); !bare {
 		o.Reason = err
 	}
-	return Requeued, o
+	return OutcomeRequeued, o
 }
 
 const (
@@ -302,11 +298,9 @@ type RetryPolicy func(err error, failures int) (delay time.Duration, retry bool)
 // Backoff(time.Second, period).Limit(3) stops after a few retries, and then the next poll
 // runs the item. Return nil for "not found": an item that is no longer listed is
 // otherwise retried for ever.
-var DefaultRetry = Backoff(time.Second, 5*time.Minute)
-
-// ownBackoff replaces a policy that has panicked. It is not DefaultRetry, which may be
-// that policy.
-var ownBackoff = Backoff(time.Second, 5*time.Minute)
+func DefaultRetry(_ error, failures int) (delay time.Duration, retry bool) {
+	return backoff(time.Second, 5*time.Minute, failures), true
+}
 
 // Backoff returns a policy that always retries. The delay doubles with each
 // failure, from first up to max, and is then shortened at random by up to half,
@@ -323,17 +317,15 @@ func Backoff(first, max time.Duration) RetryPolicy {
 	if max <= 0 {
 		max = first
 	}
-	return func(_ error, failures int) (time.Duration, bool) {
-		d := min(first, max)
-		for ; failures > 1 && d < max; failures-- {
-			if d > max/2 {
-				d = max
-			} else {
-				d *= 2
-			}
-		}
-		return d - time.Duration(chance(uint64(failures))*float64(d/2+d%2)), true
+	return func(_ error, failures int) (time.Duration, bool) { return backoff(first, max, failures), true }
+}
+
+func backoff(first, max time.Duration, failures int) time.Duration {
+	d := min(first, max)
+	for ; failures > 1 && d < max; failures-- {
+		d += min(d, max-d)
 	}
+	return d - time.Duration(chance(uint64(failures))*float64(d/2+d%2))
 }
 
 // chance returns a random number from 0 up to 1. In a bubble of testing/synctest, whose times

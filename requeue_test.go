@@ -98,7 +98,7 @@ func TestPanicErrorUnwrapsToAnErrorValue(t *testing.T) {
 
 func TestErrorMessagesHavePackagePrefix(t *testing.T) {
 	for _, err := range []error{
-		reconcile.ErrTerminal, reconcile.ErrTimeout, reconcile.ErrClosed, reconcile.ErrLeaseLost, reconcile.ErrAborted,
+		reconcile.ErrTerminal, reconcile.ErrTimeout, reconcile.ErrClosed, reconcile.ErrLeaseLost,
 	} {
 		if !strings.HasPrefix(err.Error(), "reconcile: ") {
 			t.Errorf("message %q does not begin with the package", err)

@@ -24,7 +24,7 @@ func TestLateTimerKeepsDueTimes(t *testing.T) {
 	}{
 		"nothing": {func(*testing.T, *reconcile.Queue[string]) {}, "due due2 seen"},
 		"State": {func(t *testing.T, q *reconcile.Queue[string]) {
-			if s, want := q.State("due2"), time.Now().Add(-time.Second); s.Phase != reconcile.Ready || !s.Since.Equal(want) {
+			if s, want := q.State("due2"), time.Now().Add(-time.Second); s.Phase != reconcile.PhaseReady || !s.Since.Equal(want) {
 				t.Errorf("State(due2) = %+v, want it ready since %v", s, want)
 			}
 		}, "due due2 seen"},

@@ -14,7 +14,7 @@ func (q *Queue[T]) Len() int { return q.Stats().Ready }
 
 // Has reports whether the item is known at all: ready, waiting or in flight. It
 // never blocks.
-func (q *Queue[T]) Has(item T) bool { return q.State(item).Phase != Idle }
+func (q *Queue[T]) Has(item T) bool { return q.State(item).Phase != PhaseIdle }
 
 // State returns what the queue knows of the item. It never blocks.
 func (q *Queue[T]) State(item T) State {
@@ -121,16 +121,16 @@ func (q *Queue[T]) clock() clock {
 func (c clock) time(now int64) time.Time { return c.at.Add(time.Duration(now - c.now)) }
 
 func (q *Queue[T]) stateLocked(e *entry[T], clock clock) State {
-	s := State{Phase: Ready, Since: clock.time(e.since)}
+	s := State{Phase: PhaseReady, Since: clock.time(e.since)}
 	next := q.nextRunLocked(e)
 	switch {
 	case e.inFlight:
-		s.Phase = InFlight
+		s.Phase = PhaseInFlight
 		s.Again = next.kind != runNone
 	case next.kind == runNone: // dropped by Close
 		return State{}
 	case next.kind.isLater():
-		s.Phase = Waiting
+		s.Phase = PhaseWaiting
 		s.Due = clock.time(next.due)
 		if next.notBefore > clock.now {
 			s.NotBefore = clock.time(next.notBefore)

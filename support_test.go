@@ -483,7 +483,7 @@ func (s *service) wantResult(t *testing.T, item string, o reconcile.Outcome, fai
 func (s *service) wantItem(t *testing.T, item string, phase reconcile.Phase, in time.Duration, failures int) {
 	t.Helper()
 	got := s.q.State(item)
-	if got.Phase != phase || got.Failures != failures || phase == reconcile.Waiting && !got.Due.Equal(time.Now().Add(in)) {
+	if got.Phase != phase || got.Failures != failures || phase == reconcile.PhaseWaiting && !got.Due.Equal(time.Now().Add(in)) {
 		t.Errorf("State(%q) = %+v, want %v, due in %v, with %d failures", item, got, phase, in, failures)
 	}
 }

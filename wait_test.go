@@ -60,7 +60,7 @@ var waitSteps = map[string]func(q *reconcile.Queue[string]){
 		q.Requeue("x", reconcile.RequeueOptions{Delay: time.Hour, MinDelay: time.Hour, Err: errBoom})
 	},
 	"boom-now":  func(q *reconcile.Queue[string]) { q.Requeue("x", reconcile.RequeueOptions{Err: errBoom}) },
-	"aborted":   func(q *reconcile.Queue[string]) { q.Requeue("x", reconcile.RequeueOptions{Err: reconcile.ErrAborted}) },
+	"aborted":   func(q *reconcile.Queue[string]) { q.Requeue("x", reconcile.RequeueOptions{Aborted: true}) },
 	"Remove":    func(q *reconcile.Queue[string]) { q.Remove("x") },
 	"Close":     func(q *reconcile.Queue[string]) { q.Close() },
 	"hour":      func(*reconcile.Queue[string]) { time.Sleep(time.Hour); synctest.Wait() },

@@ -199,8 +199,8 @@ func TestDoHasValues(t *testing.T) {
 // A failure beside a scheduled run is not hidden by it.
 func TestErrorsAreClassifiedOneByOne(t *testing.T) {
 	err := batch.Errors{nil, errBoom, reconcile.RequeueAfter(time.Hour)}
-	if got, _ := reconcile.Classify(err, 1, nil); got != reconcile.Retrying {
-		t.Errorf("Classify = %v, want %v", got, reconcile.Retrying)
+	if got, _ := reconcile.Classify(err, 1, nil); got != reconcile.OutcomeRetrying {
+		t.Errorf("Classify = %v, want %v", got, reconcile.OutcomeRetrying)
 	}
 }
 

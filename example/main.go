@@ -230,17 +230,17 @@ func (l *lines) printLocked(format string, args ...any) {
 
 // result is called after each run.
 func (l *lines) result(r reconcile.Result[cloud.ID]) {
-	if r.Outcome == reconcile.Aborted {
+	if r.Outcome == reconcile.OutcomeAborted {
 		return
 	}
 	state := string(r.Outcome)
 	detail := fmt.Sprint(r.Err)
 	switch r.Outcome {
-	case reconcile.Succeeded:
+	case reconcile.OutcomeSucceeded:
 		state, detail = "in sync", ""
-	case reconcile.Retrying:
+	case reconcile.OutcomeRetrying:
 		detail = fmt.Sprintf("failure %d, next run in %v: %s", r.Failures, r.Next.Round(time.Millisecond), detail)
-	case reconcile.Requeued: // "creating by op-1: ", and what the RequeueError says
+	case reconcile.OutcomeRequeued: // "creating by op-1: ", and what the RequeueError says
 		var scheduled reconcile.RequeueError
 		errors.As(r.Err, &scheduled)
 		state, detail, _ = strings.Cut(strings.TrimSuffix(detail, ": "+scheduled.Error()), " ")
@@ -250,11 +250,11 @@ func (l *lines) result(r reconcile.Result[cloud.ID]) {
 	}
 	l.mu.Lock()
 	l.runs++
-	if r.Outcome == reconcile.Retrying {
+	if r.Outcome == reconcile.OutcomeRetrying {
 		l.retries++
 	}
 	l.mu.Unlock()
-	if r.Outcome != reconcile.Succeeded || l.desired(r.Item) {
+	if r.Outcome != reconcile.OutcomeSucceeded || l.desired(r.Item) {
 		l.print(r.Item, state, detail)
 	}
 }

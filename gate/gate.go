@@ -393,7 +393,7 @@ const negativePause = 10 * time.Second
 func (g *Gate) find(o reconcile.Outcome, err error, took time.Duration) (f finding) {
 	if g.Slow != nil {
 		f.slow = g.Slow(err, took)
-		f.well = o == reconcile.Succeeded || o == reconcile.Requeued
+		f.well = o == reconcile.OutcomeSucceeded || o == reconcile.OutcomeRequeued
 	}
 	if g.Pause != nil {
 		if f.pause = g.Pause(err); f.pause < 0 {
@@ -431,7 +431,7 @@ func (p *pass) done(o reconcile.Outcome, err error, took time.Duration) {
 			g.logger().Info("gate resumed", "after", since)
 		}
 	}()
-	if o == reconcile.Aborted {
+	if o == reconcile.OutcomeAborted {
 		return
 	}
 	f = g.find(o, err, took)

@@ -117,7 +117,7 @@ func launch(t *testing.T, g *Gate, j *record.Journal, workers int, items ...stri
 					defer func() { _ = recover() }()
 					done(o, err, time.Since(begun))
 				case <-ctx.Done():
-					done(reconcile.Aborted, context.Cause(ctx), time.Since(begun))
+					done(reconcile.OutcomeAborted, context.Cause(ctx), time.Since(begun))
 				}
 			})
 		}
@@ -136,17 +136,17 @@ var outcomes = map[string]struct {
 	o   reconcile.Outcome
 	err error
 }{
-	"":        {reconcile.Succeeded, nil},
-	"recheck": {reconcile.Succeeded, reconcile.RecheckWithin(time.Hour)},
-	"plan":    {reconcile.Requeued, reconcile.RequeueAfter(time.Hour)},
-	"reason":  {reconcile.Requeued, fmt.Errorf("not yet: %w", reconcile.RequeueWithin(time.Hour))},
-	"fail":    {reconcile.Retrying, errBoom},
-	"gaveup":  {reconcile.GaveUp, errBoom},
-	"refuse":  {reconcile.TerminalError, reconcile.Terminal(errBoom)},
-	"panic":   {reconcile.Retrying, &reconcile.PanicError{Value: "no disk"}},
-	"aborted": {reconcile.Aborted, errBusy},
-	"busy":    {reconcile.Retrying, errBusy},
-	"wait":    {reconcile.Requeued, fmt.Errorf("%w: %w", errBusy, reconcile.RequeueAfter(time.Hour))},
+	"":        {reconcile.OutcomeSucceeded, nil},
+	"recheck": {reconcile.OutcomeSucceeded, reconcile.RecheckWithin(time.Hour)},
+	"plan":    {reconcile.OutcomeRequeued, reconcile.RequeueAfter(time.Hour)},
+	"reason":  {reconcile.OutcomeRequeued, fmt.Errorf("not yet: %w", reconcile.RequeueWithin(time.Hour))},
+	"fail":    {reconcile.OutcomeRetrying, errBoom},
+	"gaveup":  {reconcile.OutcomeGaveUp, errBoom},
+	"refuse":  {reconcile.OutcomeTerminal, reconcile.Terminal(errBoom)},
+	"panic":   {reconcile.OutcomeRetrying, &reconcile.PanicError{Value: "no disk"}},
+	"aborted": {reconcile.OutcomeAborted, errBusy},
+	"busy":    {reconcile.OutcomeRetrying, errBusy},
+	"wait":    {reconcile.OutcomeRequeued, fmt.Errorf("%w: %w", errBusy, reconcile.RequeueAfter(time.Hour))},
 }
 
 func TestFieldsAreChecked(t *testing.T) {
@@ -229,7 +229,7 @@ func TestBudgetDoesNotDriftWithABurst(t *testing.T) {
 			if want := time.Duration(max(0, i-1)) * time.Second; err != nil || time.Since(begun).Truncate(time.Second) != want {
 				t.Fatalf("run %d starts after %v (%v), want %v", i, time.Since(begun), err, want)
 			}
-			done(reconcile.Succeeded, nil, 0)
+			done(reconcile.OutcomeSucceeded, nil, 0)
 			time.Sleep(900 * time.Millisecond)
 		}
 	})
@@ -520,7 +520,7 @@ func TestStatsOfAPause(t *testing.T) {
 		mustBe(Stats{})
 		time.Sleep(time.Second)
 		done, _ := g.Admit(t.Context())
-		done(reconcile.Retrying, errBusy, 0)
+		done(reconcile.OutcomeRetrying, errBusy, 0)
 		paused := begun.Add(time.Second)
 		mustBe(Stats{Next: time.Minute, Pauses: 1, PausedSince: paused, Until: paused.Add(time.Minute), Err: errBusy})
 		time.Sleep(time.Second)
@@ -532,7 +532,7 @@ func TestStatsOfAPause(t *testing.T) {
 		mustBe(Stats{Pauses: 1, PausedSince: paused, Until: begun.Add(2 * time.Second)})
 		done, _ = g.Admit(t.Context())
 		mustBe(Stats{InFlight: 1, Pauses: 1, PausedSince: paused, Until: begun.Add(2 * time.Second)})
-		done(reconcile.Succeeded, nil, 0)
+		done(reconcile.OutcomeSucceeded, nil, 0)
 		mustBe(Stats{Pauses: 1})
 		g.PauseUntil(begun.Add(time.Minute))
 		mustBe(Stats{Next: 58 * time.Second, Pauses: 2, PausedSince: begun.Add(2 * time.Second), Until: begun.Add(time.Minute)})
@@ -556,7 +556,7 @@ func TestPanicInSlowKeepsTheLimit(t *testing.T) {
 					t.Error("done did not panic, want the panic of Slow")
 				}
 			}()
-			done(reconcile.Succeeded, nil, 0)
+			done(reconcile.OutcomeSucceeded, nil, 0)
 		}()
 	}
 	if got, want := g.Stats(), (Stats{Limit: 1}); got != want {
@@ -625,7 +625,7 @@ func TestAdmitEndsWithItsContext(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				done(reconcile.Succeeded, nil, 0)
+				done(reconcile.OutcomeSucceeded, nil, 0)
 				if s := g.Stats(); !s.PausedSince.IsZero() || s.Next != 59*time.Minute {
 					t.Errorf("%s: Stats = %+v, want it open, and no token", name, s)
 				}
@@ -637,7 +637,7 @@ func TestAdmitEndsWithItsContext(t *testing.T) {
 				}
 				cancel(nil)
 				<-ended
-				other(reconcile.Succeeded, nil, 0)
+				other(reconcile.OutcomeSucceeded, nil, 0)
 				mustBeIdle(t, g)
 			})
 		}
@@ -706,7 +706,7 @@ func TestNoAllocation(t *testing.T) {
 		plan := reconcile.RequeueAfter(time.Hour)
 		if allocs := testing.AllocsPerRun(100, func() {
 			done, _ := g.Admit(context.Background())
-			done(reconcile.Requeued, plan, 0)
+			done(reconcile.OutcomeRequeued, plan, 0)
 		}); allocs != 0 {
 			t.Errorf("%s: %v allocations a run, want none", name, allocs)
 		}
@@ -718,7 +718,7 @@ func TestNoAllocation(t *testing.T) {
 	other.Go(func() {
 		for range turns {
 			done, _ := g.Admit(context.Background())
-			done(reconcile.Succeeded, nil, 0)
+			done(reconcile.OutcomeSucceeded, nil, 0)
 		}
 	})
 	allocs := testing.AllocsPerRun(1000, func() {
@@ -727,7 +727,7 @@ func TestNoAllocation(t *testing.T) {
 		for g.Stats().Waiting == 0 {
 			runtime.Gosched()
 		}
-		done(reconcile.Succeeded, nil, 0)
+		done(reconcile.OutcomeSucceeded, nil, 0)
 	})
 	close(turns)
 	other.Wait()
@@ -976,7 +976,7 @@ func TestPauseIsBounded(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			done(reconcile.Retrying, errors.New("429"), 0)
+			done(reconcile.OutcomeRetrying, errors.New("429"), 0)
 			if got := g.Stats().Next; got != c.want {
 				t.Errorf("MaxPause %v: Pause returned %v, and the next run starts after %v, want %v", c.max, c.asked, got, c.want)
 			}

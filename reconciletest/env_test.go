@@ -436,7 +436,7 @@ func TestStartKeepsWhatIsSet(t *testing.T) {
 		})
 		env.Queue.Enqueue("a")
 		env.Want("0s a gave_up: boom")
-		if len(told) != 1 || told[0] != reconcile.GaveUp {
+		if len(told) != 1 || told[0] != reconcile.OutcomeGaveUp {
 			t.Errorf("OnResult was told %q", told)
 		}
 		if !strings.Contains(log.String(), "boom") {

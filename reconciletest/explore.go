@@ -160,7 +160,7 @@ func (p *process[T]) result(r reconcile.Result[T]) bool {
 	}
 	p.mu.Lock()
 	switch _, known := p.left[r.Item]; {
-	case r.Outcome != reconcile.Requeued && r.Outcome != reconcile.Retrying:
+	case r.Outcome != reconcile.OutcomeRequeued && r.Outcome != reconcile.OutcomeRetrying:
 		delete(p.left, r.Item)
 	case !known:
 		p.left[r.Item] = p.now()

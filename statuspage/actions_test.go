@@ -102,9 +102,9 @@ func TestReconcileMany(t *testing.T) {
 		for _, item := range []string{"disk-1", "disk-2", "net-1", "", "well", "alike", "alike'"} {
 			queue.Remove(item)
 			queue.EnqueueAfter(item, time.Hour)
-			outcome, err := reconcile.Retrying, errors.New("no room")
+			outcome, err := reconcile.OutcomeRetrying, errors.New("no room")
 			if strings.HasPrefix(item, "well") || strings.HasPrefix(item, "alike") {
-				outcome, err = reconcile.Succeeded, nil
+				outcome, err = reconcile.OutcomeSucceeded, nil
 			}
 			report(reconcile.Result[string]{Item: item, Outcome: outcome, Err: err, Failures: 1})
 		}
@@ -149,7 +149,7 @@ func TestReconcileMany(t *testing.T) {
 		}
 		var ready []string
 		for item, state := range queue.All() {
-			if state.Phase == reconcile.Ready {
+			if state.Phase == reconcile.PhaseReady {
 				ready = append(ready, item)
 			}
 		}
@@ -171,7 +171,7 @@ func TestRetryButtons(t *testing.T) {
 		loop := &statuspage.Loop[string]{Name: "assets", Queue: queue}
 		page := statuspage.New(loop)
 		report := loop.OnResult(nil)
-		report(reconcile.Result[string]{Item: "well", Outcome: reconcile.Succeeded})
+		report(reconcile.Result[string]{Item: "well", Outcome: reconcile.OutcomeSucceeded})
 		const buttons, box = `<button form="retry"`, `<input type="checkbox" `
 		if text := body(t, get(t, page, "/"), http.StatusOK); strings.Contains(text, `"retry"`) {
 			t.Error("there are buttons though actions are not allowed")
@@ -181,8 +181,8 @@ func TestRetryButtons(t *testing.T) {
 			t.Error("there are buttons though nothing fails")
 		}
 		time.Sleep(time.Second) // what was shown is out of date then
-		report(reconcile.Result[string]{Item: "bad & worse", Outcome: reconcile.TerminalError, Err: errors.New("no room"), Failures: 1})
-		report(reconcile.Result[string]{Item: "bad", Outcome: reconcile.TerminalError, Err: errors.New("no name"), Failures: 1})
+		report(reconcile.Result[string]{Item: "bad & worse", Outcome: reconcile.OutcomeTerminal, Err: errors.New("no room"), Failures: 1})
+		report(reconcile.Result[string]{Item: "bad", Outcome: reconcile.OutcomeTerminal, Err: errors.New("no name"), Failures: 1})
 		for target, want := range map[string][]string{
 			"/":                          {">Reconcile all 2 failing now</button>", `formaction="items?state=failing"`, `value="bad+%26+worse"`, `value="bad"`},
 			"/?search=ROOM":              {">Reconcile the failing one now</button>", `formaction="items?search=ROOM&amp;state=failing"`, `value="bad+%26+worse"`},
@@ -244,7 +244,7 @@ func TestActionsRejected(t *testing.T) {
 		body(t, post(t, w.page, "/item.json", reconcileA, header("Content-Type", "text/plain")), http.StatusBadRequest)
 
 		synctest.Wait()
-		if s := w.queue.State("a"); s.Phase != reconcile.Waiting || !s.NotBefore.Equal(s.Due) || w.queue.Stats().Taken != 0 {
+		if s := w.queue.State("a"); s.Phase != reconcile.PhaseWaiting || !s.NotBefore.Equal(s.Due) || w.queue.Stats().Taken != 0 {
 			t.Errorf("something was done all the same: %+v", s)
 		}
 

@@ -28,9 +28,9 @@ func BenchmarkOnResult(b *testing.B) {
 		name string
 		reconcile.Result[string]
 	}{
-		{"succeeded", reconcile.Result[string]{Outcome: reconcile.Succeeded}},
-		{"planned", reconcile.Result[string]{Outcome: reconcile.Requeued, Err: reconcile.RequeueWithin(time.Hour), Next: time.Hour}},
-		{"failed", reconcile.Result[string]{Outcome: reconcile.Retrying, Err: errors.New("quota exceeded"), Failures: 3}},
+		{"succeeded", reconcile.Result[string]{Outcome: reconcile.OutcomeSucceeded}},
+		{"planned", reconcile.Result[string]{Outcome: reconcile.OutcomeRequeued, Err: reconcile.RequeueWithin(time.Hour), Next: time.Hour}},
+		{"failed", reconcile.Result[string]{Outcome: reconcile.OutcomeRetrying, Err: errors.New("quota exceeded"), Failures: 3}},
 	}
 	for _, n := range []int{1, 1000, 100_000} {
 		items := benchItems(n)
@@ -57,7 +57,7 @@ func BenchmarkOnResult(b *testing.B) {
 			record := l.OnResult(nil)
 			b.ReportAllocs()
 			b.RunParallel(func(p *testing.PB) {
-				r := reconcile.Result[string]{Outcome: reconcile.Succeeded, Duration: time.Millisecond}
+				r := reconcile.Result[string]{Outcome: reconcile.OutcomeSucceeded, Duration: time.Millisecond}
 				for i := 0; p.Next(); i++ {
 					r.Item = items[i%n]
 					record(r)
@@ -75,7 +75,7 @@ func BenchmarkOnResultLocked(b *testing.B) {
 	record := l.OnResult(nil)
 	items := benchItems(1000)
 	defer l.lockAll()()
-	r := reconcile.Result[string]{Outcome: reconcile.Succeeded, Duration: time.Millisecond}
+	r := reconcile.Result[string]{Outcome: reconcile.OutcomeSucceeded, Duration: time.Millisecond}
 	b.ReportAllocs()
 	i := 0
 	for b.Loop() {
@@ -128,7 +128,7 @@ func BenchmarkLook(b *testing.B) {
 	record := l.OnResult(nil)
 	for i, item := range benchItems(100_000) {
 		q.EnqueueAfter(item, time.Hour+time.Duration(i%1000)*time.Second)
-		record(reconcile.Result[string]{Item: item, Outcome: reconcile.Requeued})
+		record(reconcile.Result[string]{Item: item, Outcome: reconcile.OutcomeRequeued})
 	}
 	page := New(l)
 	standard, err := parseQuery(nil)

@@ -53,13 +53,13 @@ func TestHistory(t *testing.T) {
 	const chartLen = bucketCount * bucketLen
 	var h history
 	count := func(at time.Duration, o reconcile.Outcome) { h.count(at, &run{Outcome: o, Duration: 1e6}) }
-	count(0, reconcile.Succeeded)
-	count(9*time.Second, reconcile.Retrying)
-	count(10*time.Second, reconcile.GaveUp)
+	count(0, reconcile.OutcomeSucceeded)
+	count(9*time.Second, reconcile.OutcomeRetrying)
+	count(10*time.Second, reconcile.OutcomeGaveUp)
 	h.sample(11*time.Second, 5, 1)
 	h.sample(12*time.Second, 3, 2)
-	count(chartLen+5*time.Second, reconcile.Succeeded)
-	count(3*time.Second, reconcile.Succeeded) // a straggler, and still in the charts' reach
+	count(chartLen+5*time.Second, reconcile.OutcomeSucceeded)
+	count(3*time.Second, reconcile.OutcomeSucceeded) // a straggler, and still in the charts' reach
 
 	m := measures{age: chartLen + 9*time.Second}
 	m.add(&h)
@@ -74,8 +74,8 @@ func TestHistory(t *testing.T) {
 	}
 
 	// A later round takes the place of a bucket, and stragglers do not come back.
-	count(2*chartLen+20*time.Second, reconcile.Aborted)
-	count(0, reconcile.Succeeded)
+	count(2*chartLen+20*time.Second, reconcile.OutcomeAborted)
+	count(0, reconcile.OutcomeSucceeded)
 	m = measures{age: 2*chartLen + 20*time.Second}
 	m.add(&h)
 	for i, b := range m.buckets {

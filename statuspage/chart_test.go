@@ -49,9 +49,9 @@ func TestCharts(t *testing.T) {
 	var h history
 	for s := range 60 {
 		for i := range 10 {
-			o := reconcile.Succeeded
+			o := reconcile.OutcomeSucceeded
 			if i == 0 {
-				o = reconcile.Retrying
+				o = reconcile.OutcomeRetrying
 			}
 			h.count(time.Duration(s)*time.Second+1, &run{Outcome: o, Duration: 20e6})
 		}
@@ -86,7 +86,7 @@ func TestCharts(t *testing.T) {
 
 func TestChartsWithoutRuns(t *testing.T) {
 	var nothing, begun history
-	begun.count(time.Second, &run{Outcome: reconcile.Succeeded, Duration: 1e9}) // in a bucket that has just begun
+	begun.count(time.Second, &run{Outcome: reconcile.OutcomeSucceeded, Duration: 1e9}) // in a bucket that has just begun
 	for name, h := range map[string]*history{"nothing": &nothing, "begun": &begun} {
 		m := measures{age: time.Second}
 		m.add(h)

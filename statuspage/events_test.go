@@ -273,7 +273,7 @@ func TestWorkersCallStatsOnceASecond(t *testing.T) {
 		record := (&statuspage.Loop[string]{Name: "q", Queue: q}).OnResult(nil)
 		for range 10 {
 			for range 1000 {
-				record(reconcile.Result[string]{Item: "a", Outcome: reconcile.Succeeded})
+				record(reconcile.Result[string]{Item: "a", Outcome: reconcile.OutcomeSucceeded})
 			}
 			time.Sleep(500 * time.Millisecond)
 		}

@@ -76,7 +76,7 @@ func TestGate(t *testing.T) {
 			t.Fatal(err)
 		}
 		shows("open", "cloud: 4/s, 3, limit 7, 1 in flight", "4.0/s, 3 at once", ">open<", `-class="alert"`, "-<form class")
-		done(reconcile.Retrying, errors.New("503 & more"), 0)
+		done(reconcile.OutcomeRetrying, errors.New("503 & more"), 0)
 		time.Sleep(time.Minute)
 		shows("paused by an answer", "cloud: 4/s, 3, limit 7, 0 in flight, paused for 1m0s, until in 9m0s, 503 & more",
 			`<p class="alert">Gate cloud is paused, nothing behind it runs: 503 &amp; more</p>`, ">paused<", "in 9 m", "-Go on")
@@ -92,7 +92,7 @@ func TestGate(t *testing.T) {
 		if done, err = cloud.Admit(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		done(reconcile.Succeeded, nil, 0)
+		done(reconcile.OutcomeSucceeded, nil, 0)
 		shows("open again", "cloud: 4/s, 3, limit 7, 0 in flight", "-Go on")
 
 		log.Reset()

@@ -80,7 +80,7 @@ func testHostile(t *testing.T, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	done(reconcile.Retrying, errors.New(name), 0)
+	done(reconcile.OutcomeRetrying, errors.New(name), 0)
 
 	plain := statuspage.New(&statuspage.Loop[string]{Name: "other", Queue: reconcile.NewQueue[string]()})
 	// tags returns the names of all tags and of their attributes.

@@ -170,14 +170,14 @@ func (h handle) story() string {
 		text = fmt.Sprintf("Its last %s runs failed. ", number(r.Failures))
 	}
 	switch r.Phase {
-	case reconcile.InFlight:
+	case reconcile.PhaseInFlight:
 		text += fmt.Sprintf("It has been running for %s.", since)
 		if r.Again {
 			text += " It has a next run already."
 		}
-	case reconcile.Ready:
+	case reconcile.PhaseReady:
 		text += fmt.Sprintf("It has been ready for %s, and runs as soon as a worker is free.", since)
-	case reconcile.Waiting:
+	case reconcile.PhaseWaiting:
 		due := until(r.Due)
 		if r.Recheck {
 			return fmt.Sprintf("The last run succeeded %s ago. The recheck is in %s; an event runs it sooner.", since, due)
@@ -205,11 +205,11 @@ func idleStory(last reconcile.Outcome, ago string) string {
 	switch last {
 	case "":
 		return "The queue does not know it, and no run of it is remembered. " + again
-	case reconcile.GaveUp:
+	case reconcile.OutcomeGaveUp:
 		return fmt.Sprintf("It failed %s ago and is not retried. %s", ago, again)
-	case reconcile.TerminalError:
+	case reconcile.OutcomeTerminal:
 		return fmt.Sprintf("It failed %s ago with a terminal error and is not retried. %s", ago, again)
-	case reconcile.Retrying, reconcile.Requeued, reconcile.Aborted:
+	case reconcile.OutcomeRetrying, reconcile.OutcomeRequeued, reconcile.OutcomeAborted:
 		return fmt.Sprintf("It ran %s ago, and its next run was cancelled. %s", ago, again)
 	}
 	return fmt.Sprintf("The last run succeeded %s ago. %s", ago, again)

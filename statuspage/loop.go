@@ -153,7 +153,7 @@ func (l *Loop[T]) newRow(item T, s reconcile.State) (r row) {
 
 // gone reports whether nothing is left of an item whose last run was this one.
 func (l *Loop[T]) gone(item T, last run) (gone bool) {
-	if l.Wanted == nil || last.Outcome != reconcile.Succeeded {
+	if l.Wanted == nil || last.Outcome != reconcile.OutcomeSucceeded {
 		return false
 	}
 	defer func() {

@@ -36,7 +36,7 @@ func TestOnResultNeverBlocks(t *testing.T) {
 		const n = 10 * shardCount * pending
 		unlock := l.lockAll()
 		for i := range n {
-			record(reconcile.Result[int]{Item: i % 100, Outcome: reconcile.Succeeded})
+			record(reconcile.Result[int]{Item: i % 100, Outcome: reconcile.OutcomeSucceeded})
 		}
 		unlock()
 
@@ -58,7 +58,7 @@ func TestOnResultCallsNext(t *testing.T) {
 	record := l.OnResult(func(r reconcile.Result[string]) {
 		got = append(got, fmt.Sprint(r.Item, " ", l.snapshot(time.Second).counts.Items))
 	})
-	record(reconcile.Result[string]{Item: "a", Outcome: reconcile.Succeeded})
+	record(reconcile.Result[string]{Item: "a", Outcome: reconcile.OutcomeSucceeded})
 	if len(got) != 1 || got[0] != "a 1" {
 		t.Errorf("next was called with %q, want once, with a, of which the page knows", got)
 	}
@@ -71,9 +71,9 @@ func TestOnResultAllocates(t *testing.T) {
 	record := l.OnResult(nil)
 	err := errors.New("quota exceeded")
 	for name, r := range map[string]reconcile.Result[string]{
-		"succeeded": {Item: "a", Outcome: reconcile.Succeeded, Duration: time.Millisecond},
-		"planned":   {Item: "b", Outcome: reconcile.Requeued, Err: reconcile.RequeueAfter(time.Hour), Next: time.Hour},
-		"failed":    {Item: "c", Outcome: reconcile.Retrying, Err: err, Failures: 3, Next: time.Second},
+		"succeeded": {Item: "a", Outcome: reconcile.OutcomeSucceeded, Duration: time.Millisecond},
+		"planned":   {Item: "b", Outcome: reconcile.OutcomeRequeued, Err: reconcile.RequeueAfter(time.Hour), Next: time.Hour},
+		"failed":    {Item: "c", Outcome: reconcile.OutcomeRetrying, Err: err, Failures: 3, Next: time.Second},
 	} {
 		for range 2 * perItem { // until its history is full
 			record(r)
@@ -85,7 +85,7 @@ func TestOnResultAllocates(t *testing.T) {
 	record = (&Loop[string]{Name: "q", Runs: 80}).OnResult(nil)
 	items, i := benchItems(1000), 0
 	another := func() {
-		record(reconcile.Result[string]{Item: items[i%len(items)], Outcome: reconcile.Succeeded})
+		record(reconcile.Result[string]{Item: items[i%len(items)], Outcome: reconcile.OutcomeSucceeded})
 		i++
 	}
 	for range items {
@@ -101,7 +101,7 @@ func TestRunsBound(t *testing.T) {
 		l := &Loop[int]{Name: "q", Runs: runs}
 		record := l.OnResult(nil)
 		for i := range 3 * want {
-			record(reconcile.Result[int]{Item: i, Outcome: reconcile.Succeeded})
+			record(reconcile.Result[int]{Item: i, Outcome: reconcile.OutcomeSucceeded})
 		}
 		if got := l.snapshot(time.Second).counts.Items; got != want {
 			t.Errorf("Runs %d: %d runs are remembered, want %d", runs, got, want)
@@ -156,7 +156,7 @@ func TestDepthIsSampled(t *testing.T) {
 		record := l.OnResult(nil)
 		for i := range 100 { // one more item and one run in 3 s
 			q.Enqueue(i)
-			record(reconcile.Result[int]{Item: i, Outcome: reconcile.Succeeded})
+			record(reconcile.Result[int]{Item: i, Outcome: reconcile.OutcomeSucceeded})
 			time.Sleep(3 * time.Second)
 		}
 		q.Enqueue(1000) // nothing runs any more, but somebody looks

@@ -28,7 +28,7 @@ func TestMemory(t *testing.T) {
 		}
 		record(reconcile.Result[string]{
 			Item:     fmt.Sprint("item ", i),
-			Outcome:  []reconcile.Outcome{reconcile.Retrying, reconcile.GaveUp, reconcile.Succeeded}[i%3],
+			Outcome:  []reconcile.Outcome{reconcile.OutcomeRetrying, reconcile.OutcomeGaveUp, reconcile.OutcomeSucceeded}[i%3],
 			Err:      errors.New(string(text)),
 			Failures: 1,
 		})

@@ -84,7 +84,7 @@ func TestPageOfItemRepeats(t *testing.T) {
 	loop := &statuspage.Loop[string]{Name: "q"}
 	record := loop.OnResult(nil)
 	for _, text := range []string{"first", "second", "second", "second"} {
-		record(reconcile.Result[string]{Item: "a", Outcome: reconcile.Retrying, Err: errors.New(text), Failures: 1})
+		record(reconcile.Result[string]{Item: "a", Outcome: reconcile.OutcomeRetrying, Err: errors.New(text), Failures: 1})
 	}
 	text := body(t, get(t, statuspage.New(loop), "/item?item=a"), http.StatusOK)
 	_, runs, _ := strings.Cut(text, `<div id="runs">`)
@@ -327,8 +327,8 @@ func TestPageWithoutQueue(t *testing.T) {
 		record := loop.OnResult(nil)
 		page := statuspage.New(loop)
 		page.AllowActions = true
-		record(reconcile.Result[string]{Item: "a", Outcome: reconcile.Retrying, Err: errors.New("quota"), Failures: 2, Next: time.Minute})
-		record(reconcile.Result[string]{Item: "b", Outcome: reconcile.Succeeded})
+		record(reconcile.Result[string]{Item: "a", Outcome: reconcile.OutcomeRetrying, Err: errors.New("quota"), Failures: 2, Next: time.Minute})
+		record(reconcile.Result[string]{Item: "b", Outcome: reconcile.OutcomeSucceeded})
 		text := body(t, get(t, page, "/"), http.StatusOK)
 		if !strings.Contains(text, "<bdi>quota</bdi>") || strings.Contains(text, "In flight</span>") || strings.Contains(text, ">idle<") ||
 			!strings.Contains(text, `<span class="count">1 of 2</span>`) {

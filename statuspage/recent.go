@@ -74,7 +74,7 @@ func (b *book[T]) add(item T, r run) {
 	} else {
 		b.unlink(e)
 	}
-	if r.Outcome != reconcile.Aborted { // which says nothing about how the item fares
+	if r.Outcome != reconcile.OutcomeAborted { // which says nothing about how the item fares
 		e.list = wellList
 		if r.Failed() {
 			e.list = failedList

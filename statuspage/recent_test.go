@@ -32,7 +32,7 @@ func (m *modelBook) add(item int, r run) {
 		x = m.items[i]
 		m.items = slices.Delete(m.items, i, i+1)
 	}
-	if r.Outcome != reconcile.Aborted {
+	if r.Outcome != reconcile.OutcomeAborted {
 		x.failed = r.Failed()
 	}
 	all := len(x.runs)
@@ -134,7 +134,7 @@ func TestBook(t *testing.T) {
 func TestBookNaN(t *testing.T) {
 	b := newBook[float64](100)
 	for range 1000 {
-		b.add(math.NaN(), run{Outcome: reconcile.Succeeded})
+		b.add(math.NaN(), run{Outcome: reconcile.OutcomeSucceeded})
 	}
 	if len(b.items) != 0 {
 		t.Errorf("%d entries that can never be found", len(b.items))

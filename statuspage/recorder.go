@@ -76,7 +76,7 @@ func (r *recorder[T]) record(x reconcile.Result[T]) {
 		r.totals[i].Add(1)
 	}
 	next := duration(x.Next)
-	if x.Next == 0 && x.Outcome != reconcile.Requeued && x.Outcome != reconcile.Retrying {
+	if x.Next == 0 && x.Outcome != reconcile.OutcomeRequeued && x.Outcome != reconcile.OutcomeRetrying {
 		next = none
 	}
 	select {

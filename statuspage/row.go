@@ -29,7 +29,7 @@ func (r *row) remember(last run, format errorFormat) {
 	switch {
 	case last.Outcome == "" && r.State.Err != nil: // of a failure, or a plan
 		last.Error = format.text(r.Err, maxText)
-	case last.Outcome != "" && r.Phase == reconcile.Idle:
+	case last.Outcome != "" && r.Phase == reconcile.PhaseIdle:
 		r.Failures, r.Since = last.Failures, last.Ended.Time()
 	}
 	r.Last = last
@@ -44,9 +44,9 @@ func (r *row) Key() string { return url.QueryEscape(nameInURL(r.text)) }
 // Next returns when the next run is, "" if there is none.
 func (r *row) Next() string {
 	switch {
-	case r.Phase == reconcile.Waiting:
+	case r.Phase == reconcile.PhaseWaiting:
 		return "in " + until(r.Due)
-	case r.Phase == reconcile.Ready:
+	case r.Phase == reconcile.PhaseReady:
 		return "now"
 	case r.Again:
 		return "after this run"
@@ -67,7 +67,7 @@ func (r *row) PendingFor() string {
 func (r *row) Failing() bool { return r.Failures > 0 || r.Last.Failed() }
 
 // Final reports whether the item failed and nobody will try again.
-func (r *row) Final() bool { return r.Phase == reconcile.Idle && r.Failing() }
+func (r *row) Final() bool { return r.Phase == reconcile.PhaseIdle && r.Failing() }
 
 // Held reports whether no event starts the next run before it is due.
 func (r *row) Held() bool { return !r.NotBefore.IsZero() && r.NotBefore.Equal(r.Due) }
@@ -75,7 +75,7 @@ func (r *row) Held() bool { return !r.NotBefore.IsZero() && r.NotBefore.Equal(r.
 // inSync reports whether the last run ended well and nothing is left to do: the
 // item waits only to be looked at again, or the queue has it no more.
 func (r *row) inSync() bool {
-	return r.Recheck || r.Phase == reconcile.Idle && r.Last.Outcome == reconcile.Succeeded
+	return r.Recheck || r.Phase == reconcile.PhaseIdle && r.Last.Outcome == reconcile.OutcomeSucceeded
 }
 
 // Status returns the part of the rows that the row is in: its phase, unless it is
@@ -116,7 +116,7 @@ func (s sorting) key(r *row, now time.Time) int64 {
 			return -3<<60 - int64(r.Failures)
 		case r.Failing():
 			return -2<<60 - int64(r.Failures)
-		case r.Phase == reconcile.InFlight && now.Sub(r.Since) >= longRun:
+		case r.Phase == reconcile.PhaseInFlight && now.Sub(r.Since) >= longRun:
 			return -1<<60 + r.Since.UnixNano()/16 // the oldest first
 		}
 	case byState:
@@ -125,11 +125,11 @@ func (s sorting) key(r *row, now time.Time) int64 {
 		return r.Since.UnixNano()
 	case byDue:
 		switch {
-		case r.Phase == reconcile.Waiting:
+		case r.Phase == reconcile.PhaseWaiting:
 			return r.Due.UnixNano()
-		case r.Phase == reconcile.Ready:
+		case r.Phase == reconcile.PhaseReady:
 			return -2 // before all that wait
-		case r.Phase == reconcile.InFlight && r.Again:
+		case r.Phase == reconcile.PhaseInFlight && r.Again:
 			return -1
 		}
 		return math.MaxInt64

@@ -31,7 +31,7 @@ func (m moment) Time() time.Time              { return time.Unix(0, int64(m)) }
 func (m moment) MarshalJSON() ([]byte, error) { return m.Time().MarshalJSON() }
 
 var outcomes = [...]reconcile.Outcome{
-	reconcile.Succeeded, reconcile.Requeued, reconcile.Retrying, reconcile.GaveUp, reconcile.TerminalError, reconcile.Aborted,
+	reconcile.OutcomeSucceeded, reconcile.OutcomeRequeued, reconcile.OutcomeRetrying, reconcile.OutcomeGaveUp, reconcile.OutcomeTerminal, reconcile.OutcomeAborted,
 }
 
 // Failed reports whether the run counts as a failure.
@@ -92,13 +92,13 @@ func where(stack []byte) []byte {
 }
 
 // IsRecheck reports whether the run ended well and asked for a recheck.
-func (r *run) IsRecheck() bool { return r.Outcome == reconcile.Succeeded && r.Next != none }
+func (r *run) IsRecheck() bool { return r.Outcome == reconcile.OutcomeSucceeded && r.Next != none }
 
 // Headline returns the error without the stack, and without what the queue says
 // better: when a planned run comes.
 func (r *run) Headline() string {
 	text := r.Error
-	if r.Failed() || r.Outcome == reconcile.Aborted {
+	if r.Failed() || r.Outcome == reconcile.OutcomeAborted {
 		text, _, _ = strings.Cut(text, stackMark)
 		return text
 	}

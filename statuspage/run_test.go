@@ -83,7 +83,7 @@ func TestTextOfPanic(t *testing.T) {
 		!strings.Contains(lines[2], "TestTextOfPanic") {
 		t.Errorf("want the two functions of this file, got\n%s", stack)
 	}
-	if got := (&run{Error: text, Outcome: reconcile.Retrying}).Headline(); got != head {
+	if got := (&run{Error: text, Outcome: reconcile.OutcomeRetrying}).Headline(); got != head {
 		t.Errorf("the headline is %q, want %q", got, head)
 	}
 }
@@ -97,14 +97,14 @@ func TestHeadline(t *testing.T) {
 		o    reconcile.Outcome
 		want string
 	}{
-		{"in sync: requeue within 1m4s", reconcile.Requeued, "in sync"},
-		{"in sync: recheck within 1h0m0s", reconcile.Succeeded, "in sync"},
-		{"throttled: 429: requeue after 30s", reconcile.Requeued, "throttled: 429"},
-		{"requeue after 30s", reconcile.Requeued, ""},
-		{"requeue after 30s", reconcile.Retrying, "requeue after 30s"},
-		{"we requeue after it is done", reconcile.Requeued, "we requeue after it is done"},
-		{"", reconcile.Requeued, ""},
-		{"first\nsecond", reconcile.Retrying, "first\nsecond"},
+		{"in sync: requeue within 1m4s", reconcile.OutcomeRequeued, "in sync"},
+		{"in sync: recheck within 1h0m0s", reconcile.OutcomeSucceeded, "in sync"},
+		{"throttled: 429: requeue after 30s", reconcile.OutcomeRequeued, "throttled: 429"},
+		{"requeue after 30s", reconcile.OutcomeRequeued, ""},
+		{"requeue after 30s", reconcile.OutcomeRetrying, "requeue after 30s"},
+		{"we requeue after it is done", reconcile.OutcomeRequeued, "we requeue after it is done"},
+		{"", reconcile.OutcomeRequeued, ""},
+		{"first\nsecond", reconcile.OutcomeRetrying, "first\nsecond"},
 	} {
 		if got := (&run{Error: test.text, Outcome: test.o}).Headline(); got != test.want {
 			t.Errorf("the headline of %q, %v is %q, want %q", test.text, test.o, got, test.want)
@@ -116,7 +116,7 @@ func TestHeadline(t *testing.T) {
 // if the clock had been stepped forward by three hours since, between two runs.
 func TestTimesOfRunsAfterAStepOfTheClock(t *testing.T) {
 	r := newRecorder[string](100, func() errorFormat { return nil }, nil)
-	r.record(reconcile.Result[string]{Item: "a", Outcome: reconcile.Succeeded})
+	r.record(reconcile.Result[string]{Item: "a", Outcome: reconcile.OutcomeSucceeded})
 	r.read()
 	const step = 3 * time.Hour
 	*(*uint64)(unsafe.Pointer(&r.begin)) -= uint64(step/time.Second) << 30 // the seconds of a time with a monotonic reading
@@ -125,7 +125,7 @@ func TestTimesOfRunsAfterAStepOfTheClock(t *testing.T) {
 			e.newest.run.Ended -= moment(step)
 		}
 	}
-	r.record(reconcile.Result[string]{Item: "b", Outcome: reconcile.Succeeded})
+	r.record(reconcile.Result[string]{Item: "b", Outcome: reconcile.OutcomeSucceeded})
 	lasts, _ := r.read()
 	for _, item := range []string{"a", "b"} {
 		for _, run := range append(r.history(item), lasts[item]) {

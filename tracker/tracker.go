@@ -312,7 +312,7 @@ func (t *Tracker[T, V]) compare(listed Listed[T, V], share share) error {
 // is asked: the State of a queue on a server may be a request, and a listing has many items.
 func (t *Tracker[T, V]) inFlight(item T) bool {
 	q, ok := t.Queue.(*reconcile.Queue[T])
-	return ok && q.State(item).Phase == reconcile.InFlight
+	return ok && q.State(item).Phase == reconcile.PhaseInFlight
 }
 
 // gone returns the items that this listing lacks, in the order of FromMap.

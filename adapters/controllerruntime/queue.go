@@ -302,7 +302,7 @@ func (p priorityQueue[T]) AddWithOpts(o priorityqueue.AddOpts, items ...T) {
 				}
 			case after > 0:
 				queue.EnqueueWithin(item, after)
-			case low && (state.Phase == reconcile.Idle || state.Phase == reconcile.Ready || state.Recheck):
+			case low && (state.Phase == reconcile.PhaseIdle || state.Phase == reconcile.PhaseReady || state.Recheck):
 				queue.Offer(item)
 			default: // a low priority too: the run in flight may have begun too early
 				queue.Enqueue(item)
@@ -412,12 +412,12 @@ func (p priorityQueue[T]) Done(item T) {
 	queue, err := h.lane.queue, h.result(cmp.Or(p.RecheckFrom, 5*time.Minute))
 	failures := queue.State(item).Failures + 1
 	outcome, options := reconcile.Classify(err, failures, func(error, int) (time.Duration, bool) { return h.delay, true })
-	if outcome == reconcile.TerminalError && p.ShuttingDown() { // after which nothing is added
-		outcome, options = reconcile.Aborted, reconcile.RequeueOptions{Err: reconcile.ErrAborted}
+	if outcome == reconcile.OutcomeTerminal && p.ShuttingDown() { // after which nothing is added
+		outcome, options = reconcile.OutcomeAborted, reconcile.RequeueOptions{Aborted: true}
 	}
 	result := reconcile.Result[T]{Item: item, Outcome: outcome, Err: err, Duration: time.Since(h.since)}
 	switch {
-	case outcome == reconcile.Aborted:
+	case outcome == reconcile.OutcomeAborted:
 		result.Failures = failures - 1
 	case options.Err != nil:
 		result.Failures = failures

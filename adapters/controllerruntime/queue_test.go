@@ -259,15 +259,15 @@ func TestStateAfterARun(t *testing.T) {
 		wait    time.Duration
 		text    string // of State.Err
 	}{
-		{name: "success", outcome: reconcile.Succeeded},
-		{name: "failure", err: boom, outcome: reconcile.Retrying, failing: 1, wait: 10 * time.Second, text: boom.Error()},
-		{name: "failure of an unknown cause", err: boom, unknown: true, outcome: reconcile.Retrying, failing: 1, wait: 10 * time.Second, text: "controllerruntime: the run failed; only Queue.Reconciler knows why"},
-		{name: "short wait", result: ctrl.Result{RequeueAfter: time.Minute}, outcome: reconcile.Requeued, wait: time.Minute},
-		{name: "recheck", result: ctrl.Result{RequeueAfter: time.Hour}, outcome: reconcile.Succeeded, recheck: true, wait: time.Hour},
+		{name: "success", outcome: reconcile.OutcomeSucceeded},
+		{name: "failure", err: boom, outcome: reconcile.OutcomeRetrying, failing: 1, wait: 10 * time.Second, text: boom.Error()},
+		{name: "failure of an unknown cause", err: boom, unknown: true, outcome: reconcile.OutcomeRetrying, failing: 1, wait: 10 * time.Second, text: "controllerruntime: the run failed; only Queue.Reconciler knows why"},
+		{name: "short wait", result: ctrl.Result{RequeueAfter: time.Minute}, outcome: reconcile.OutcomeRequeued, wait: time.Minute},
+		{name: "recheck", result: ctrl.Result{RequeueAfter: time.Hour}, outcome: reconcile.OutcomeSucceeded, recheck: true, wait: time.Hour},
 		//lint:ignore SA1019 controller-runtime still has it
-		{name: "Requeue", result: ctrl.Result{Requeue: true}, outcome: reconcile.Requeued, wait: 10 * time.Second, text: "controllerruntime: the reconciler asked for another run"},
-		{name: "terminal error", err: ctrlreconcile.TerminalError(boom), outcome: reconcile.TerminalError, failing: 1},
-		{name: "terminal error of an unknown cause", err: ctrlreconcile.TerminalError(boom), unknown: true, outcome: reconcile.TerminalError, failing: 1},
+		{name: "Requeue", result: ctrl.Result{Requeue: true}, outcome: reconcile.OutcomeRequeued, wait: 10 * time.Second, text: "controllerruntime: the reconciler asked for another run"},
+		{name: "terminal error", err: ctrlreconcile.TerminalError(boom), outcome: reconcile.OutcomeTerminal, failing: 1},
+		{name: "terminal error of an unknown cause", err: ctrlreconcile.TerminalError(boom), unknown: true, outcome: reconcile.OutcomeTerminal, failing: 1},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var results []reconcile.Result[ctrl.Request]
@@ -306,7 +306,7 @@ func TestStateAfterARun(t *testing.T) {
 				text = s.Err.Error()
 			}
 			due := time.Duration(0)
-			if s.Phase == reconcile.Waiting {
+			if s.Phase == reconcile.PhaseWaiting {
 				due = s.Due.Sub(began) - time.Second
 			}
 			outOfSync := c.wait > 0 && !c.recheck
@@ -464,7 +464,7 @@ func TestOnResult(t *testing.T) {
 		q.AddRateLimited("a") // an event: the run succeeds
 		q.Forget("a")
 		q.Done("a")
-		if len(results) != 2 || results[0].Duration != 0 || results[1].Duration != time.Minute || results[1].Outcome != reconcile.Requeued {
+		if len(results) != 2 || results[0].Duration != 0 || results[1].Duration != time.Minute || results[1].Outcome != reconcile.OutcomeRequeued {
 			t.Errorf("the results are %+v, want a run of 0 s, and then one of a minute that is requeued", results)
 		}
 		q.ShutDown()
@@ -500,7 +500,7 @@ func TestRunIsAbortedByTheShutdown(t *testing.T) {
 	q.ShutDown()
 	q.AddRateLimited("a")
 	q.Done("a")
-	if len(results) != 2 || results[1].Outcome != reconcile.Aborted || results[1].Failures != 1 {
+	if len(results) != 2 || results[1].Outcome != reconcile.OutcomeAborted || results[1].Failures != 1 {
 		t.Errorf("the results are %+v, want one that has failed, and then one that is aborted, with 1 failure", results)
 	}
 	defer func() {

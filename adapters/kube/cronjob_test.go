@@ -240,7 +240,7 @@ func TestCronJob(t *testing.T) {
 				return begin.Add(passed)
 			}
 			r.told = func(r reconcile.Result[cache.ObjectName]) {
-				if r.Outcome == reconcile.Retrying {
+				if r.Outcome == reconcile.OutcomeRetrying {
 					t.Errorf("%s: %v", r.Item, r.Err)
 				}
 				mu.Lock()

@@ -51,7 +51,7 @@ func (h *handler[T]) OnAdd(v any, initial bool) {
 func (h *handler[T]) listed(item T) {
 	// Another kind of queue may not know what is in flight elsewhere.
 	if q, ok := h.q.(*reconcile.Queue[T]); ok {
-		if s := q.State(item); s.Phase == reconcile.Idle || s.Phase == reconcile.Ready || s.Recheck {
+		if s := q.State(item); s.Phase == reconcile.PhaseIdle || s.Phase == reconcile.PhaseReady || s.Recheck {
 			q.Offer(item)
 			return
 		}

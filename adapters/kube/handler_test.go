@@ -46,7 +46,7 @@ func TestFirstList(t *testing.T) {
 	if s := queue.State(item("in flight")); !s.Again {
 		t.Errorf("the item in flight: %+v, want that it runs again", s)
 	}
-	if s := queue.State(item("held")); s.Phase != reconcile.Waiting {
+	if s := queue.State(item("held")); s.Phase != reconcile.PhaseWaiting {
 		t.Errorf("the held item: %+v, want that it waits", s)
 	}
 	var got []string

@@ -99,7 +99,7 @@ func (c *FooController) Run(ctx context.Context, namespace string, workers int) 
 			return foos.Get(ctx, ref)
 		},
 		Event: func(r reconcile.Result[cache.ObjectName]) (events.Event, bool) {
-			if r.Outcome == reconcile.Succeeded {
+			if r.Outcome == reconcile.OutcomeSucceeded {
 				return events.Event{Reason: "Synced", Note: "Foo synced successfully"}, true
 			}
 			event, ok := events.Failures(r)

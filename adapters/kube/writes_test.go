@@ -87,7 +87,7 @@ func TestStaleCache(t *testing.T) {
 						queue.Enqueue(fmt.Sprintf("p%d", i))
 					}
 					for range parents {
-						if r := <-results; r.Outcome != reconcile.Succeeded && r.Outcome != reconcile.Requeued {
+						if r := <-results; r.Outcome != reconcile.OutcomeSucceeded && r.Outcome != reconcile.OutcomeRequeued {
 							t.Errorf("%s: %s, %v", r.Item, r.Outcome, r.Err)
 						}
 					}

@@ -62,7 +62,7 @@ func newMetrics(meter metric.Meter, reconciler string) (*metrics, error) {
 		queue: metric.WithAttributeSet(attribute.NewSet(semconv.MessagingDestinationName(reconciler))),
 		plain: make(map[reconcile.Outcome][]metric.RecordOption),
 	}
-	for _, o := range []reconcile.Outcome{reconcile.Succeeded, reconcile.Requeued, reconcile.Aborted} {
+	for _, o := range []reconcile.Outcome{reconcile.OutcomeSucceeded, reconcile.OutcomeRequeued, reconcile.OutcomeAborted} {
 		m.plain[o] = m.options(outcomeKey.String(string(o)))
 	}
 	return m, nil
@@ -125,7 +125,7 @@ func (m *metrics) register(queue statser, workers int, oldest func() time.Durati
 	in := func(state string) metric.MeasurementOption {
 		return metric.WithAttributeSet(attribute.NewSet(m.attributes[2], stateKey.String(state)))
 	}
-	ready, waiting, inFlight := in(reconcile.Ready.String()), in(reconcile.Waiting.String()), in(reconcile.InFlight.String())
+	ready, waiting, inFlight := in(reconcile.PhaseReady.String()), in(reconcile.PhaseWaiting.String()), in(reconcile.PhaseInFlight.String())
 	recheck := in("recheck") // a state of its own, and not among the waiting
 	return m.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		// The SDK does not recover a panic of Stats, which would end the process. For an error of

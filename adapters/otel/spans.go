@@ -81,7 +81,7 @@ func (s *spans) end(span trace.Span, at time.Time, o observation) {
 	if o.recheck() {
 		attributes = append(attributes, recheckKey.Bool(true))
 	}
-	if o.recheck() || o.outcome == reconcile.Requeued || o.outcome == reconcile.Retrying {
+	if o.recheck() || o.outcome == reconcile.OutcomeRequeued || o.outcome == reconcile.OutcomeRetrying {
 		attributes = append(attributes, nextKey.Float64(o.next.Seconds()))
 	}
 	switch {

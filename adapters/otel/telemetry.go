@@ -217,12 +217,12 @@ type observation struct {
 }
 
 // recheck reports whether the run said that all is well, and asked for a look.
-func (o *observation) recheck() bool { return o.outcome == reconcile.Succeeded && o.err != nil }
+func (o *observation) recheck() bool { return o.outcome == reconcile.OutcomeSucceeded && o.err != nil }
 
 // givenBack reports whether the item runs again without being fed.
 func (o *observation) givenBack() bool {
 	switch o.outcome {
-	case reconcile.Requeued, reconcile.Retrying, reconcile.Aborted:
+	case reconcile.OutcomeRequeued, reconcile.OutcomeRetrying, reconcile.OutcomeAborted:
 		return true
 	}
 	return o.recheck()

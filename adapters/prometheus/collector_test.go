@@ -200,11 +200,11 @@ func TestIdleGateIsNotPaused(t *testing.T) {
 		paused(0)
 		go func() { // which another waits for
 			if done, err := g.Admit(t.Context()); err == nil {
-				done(reconcile.Succeeded, nil, 0)
+				done(reconcile.OutcomeSucceeded, nil, 0)
 			}
 		}()
 		paused(1)
-		done(reconcile.Succeeded, nil, 0)
+		done(reconcile.OutcomeSucceeded, nil, 0)
 		paused(0)
 	})
 }

@@ -162,19 +162,19 @@ func (r *runs) returned(ctx context.Context, f *flight) {
 func (r *runs) count(outcome reconcile.Outcome, err error, next time.Duration) {
 	end := succeeded
 	switch outcome {
-	case reconcile.Succeeded:
-	case reconcile.Requeued:
+	case reconcile.OutcomeSucceeded:
+	case reconcile.OutcomeRequeued:
 		end = requeuedNow
 		if next > 0 {
 			end = requeuedLater
 		}
-	case reconcile.Retrying:
+	case reconcile.OutcomeRetrying:
 		end = retrying
-	case reconcile.GaveUp:
+	case reconcile.OutcomeGaveUp:
 		end = gaveUp
-	case reconcile.TerminalError:
+	case reconcile.OutcomeTerminal:
 		end = terminalErrors
-	case reconcile.Aborted:
+	case reconcile.OutcomeAborted:
 		end = aborted
 	}
 	r.ended[end].Add(1)
@@ -207,7 +207,7 @@ func (r *runs) observe(outcome reconcile.Outcome, failures int, waited, duration
 	if outcome.Failed() {
 		r.failures.Observe(float64(failures))
 	}
-	if outcome != reconcile.Aborted {
+	if outcome != reconcile.OutcomeAborted {
 		r.reconciled.Observe(seconds)
 	}
 }
@@ -228,12 +228,12 @@ func (r *runs) collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetricWithCreatedTimestamp(d, prometheus.CounterValue, float64(n), r.since, labels...)
 	}
 	for outcome, n := range map[reconcile.Outcome]uint64{
-		reconcile.Succeeded:     n[succeeded],
-		reconcile.Requeued:      n[requeuedNow] + n[requeuedLater],
-		reconcile.Retrying:      n[retrying],
-		reconcile.GaveUp:        n[gaveUp],
-		reconcile.TerminalError: n[terminalErrors],
-		reconcile.Aborted:       n[aborted],
+		reconcile.OutcomeSucceeded: n[succeeded],
+		reconcile.OutcomeRequeued:  n[requeuedNow] + n[requeuedLater],
+		reconcile.OutcomeRetrying:  n[retrying],
+		reconcile.OutcomeGaveUp:    n[gaveUp],
+		reconcile.OutcomeTerminal:  n[terminalErrors],
+		reconcile.OutcomeAborted:   n[aborted],
 	} {
 		count(runsDesc, n, r.name, string(outcome))
 	}

@@ -44,7 +44,7 @@ func apply(ctx context.Context, l *lab, vms ...string) error {
 	r := &reconcile.Reconciler[string]{
 		Reconcile: l.start,
 		Workers:   8,
-		Retry:     reconcile.DefaultRetry.Limit(3),
+		Retry:     reconcile.Backoff(time.Second, time.Minute).Limit(3),
 		Logger:    quiet,
 	}
 	return r.Apply(ctx, vms...)

@@ -57,7 +57,7 @@ func TestOneNextRun(t *testing.T) {
 		due := func(item string) string {
 			s := q.State(item)
 			switch {
-			case s.Phase != reconcile.Waiting:
+			case s.Phase != reconcile.PhaseWaiting:
 				return s.Phase.String()
 			case s.NotBefore.Equal(s.Due):
 				return "not before " + time.Until(s.Due).String()

@@ -89,11 +89,11 @@ func TestFromControllerRuntime(t *testing.T) {
 		want   reconcile.Outcome
 		next   time.Duration
 	}{
-		{Result{}, nil, reconcile.Succeeded, 0},
-		{Result{RequeueAfter: time.Minute}, nil, reconcile.Requeued, time.Minute},
-		{Result{}, failed, reconcile.Retrying, time.Hour},
-		{Result{RequeueAfter: time.Minute}, failed, reconcile.Retrying, time.Hour},
-		{Result{}, reconcile.Terminal(failed), reconcile.TerminalError, 0},
+		{Result{}, nil, reconcile.OutcomeSucceeded, 0},
+		{Result{RequeueAfter: time.Minute}, nil, reconcile.OutcomeRequeued, time.Minute},
+		{Result{}, failed, reconcile.OutcomeRetrying, time.Hour},
+		{Result{RequeueAfter: time.Minute}, failed, reconcile.OutcomeRetrying, time.Hour},
+		{Result{}, reconcile.Terminal(failed), reconcile.OutcomeTerminal, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			q := reconcile.NewQueue[string]()

@@ -200,13 +200,13 @@ func (c *Controller) wait(id cloud.ID, others []cloud.ID) error {
 
 // OnResult is called after each run. It notes which assets are not retried.
 func (c *Controller) OnResult(r reconcile.Result[cloud.ID]) {
-	if r.Outcome == reconcile.Aborted {
+	if r.Outcome == reconcile.OutcomeAborted {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.notRetried, r.Item)
-	if r.Outcome.Failed() && r.Outcome != reconcile.Retrying {
+	if r.Outcome.Failed() && r.Outcome != reconcile.OutcomeRetrying {
 		if c.notRetried == nil {
 			c.notRetried = map[cloud.ID]error{}
 		}

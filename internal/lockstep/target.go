@@ -15,9 +15,5 @@ type target[T comparable] struct{ *reconcile.Queue[T] }
 
 // Requeue has the name of the queue's Requeue, and the model's words.
 func (t target[T]) Requeue(item T, w model.RequeueOptions) {
-	v := reconcile.RequeueOptions(w)
-	if w.Err == model.ErrAborted {
-		v.Err = reconcile.ErrAborted
-	}
-	t.Queue.Requeue(item, v)
+	t.Queue.Requeue(item, reconcile.RequeueOptions(w))
 }

@@ -128,7 +128,7 @@ func TestAbortedAsIfItHadNotRun(t *testing.T) {
 	if got := a.Stats().Again; got != 0 {
 		t.Errorf("Stats.Again: %d, want 0: its next run is not ready", got)
 	}
-	do(&a, model.Requeue, "x", model.RequeueOptions{Delay: time.Hour, MinDelay: time.Hour, Err: model.ErrAborted})
+	do(&a, model.Requeue, "x", model.RequeueOptions{Delay: time.Hour, MinDelay: time.Hour, Aborted: true})
 	if got, want := a.State("x"), (model.State{Phase: model.InLine, Failures: 1, Err: errRun}); got != want {
 		t.Errorf("State: %+v, want %+v", got, want)
 	}

@@ -117,8 +117,8 @@ func (w RequeueOptions) String() string {
 		s += ", Recheck"
 	}
 	switch {
-	case w.Err == ErrAborted:
-		s += ", ErrAborted"
+	case w.Aborted:
+		s += ", Aborted"
 	case w.Err != nil:
 		s += ", Err"
 	}

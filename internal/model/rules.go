@@ -69,7 +69,7 @@ func (n Next) Offered(now time.Duration) Next {
 // GivenBack is n, which was asked for during a run, after the item is given back
 // with o. Event says whether an event asked for the run that has ended.
 func (n Next) GivenBack(o RequeueOptions, now time.Duration, event, closed bool) Next {
-	aborted := o.Err == ErrAborted
+	aborted := o.Aborted
 	if aborted {
 		o = RequeueOptions{}
 	}

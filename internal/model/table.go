@@ -152,7 +152,7 @@ func parseOp(s string) Op[string] {
 		case "Err":
 			o.Options.Err = errRun
 		case "Aborted":
-			o.Options.Err = ErrAborted
+			o.Options.Aborted = true
 		case "Reason":
 			o.Options.Reason = errRun
 		case "Done":

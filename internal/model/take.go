@@ -4,7 +4,6 @@
 package model
 
 import (
-	"errors"
 	"slices"
 	"time"
 )
@@ -66,6 +65,7 @@ type RequeueOptions struct {
 	Recheck  bool
 	Reason   error
 	Done     bool
+	Aborted  bool // as if it had not run
 }
 
 // isRecheck reports whether the run succeeded, and the next is only a recheck.
@@ -73,17 +73,17 @@ func (o RequeueOptions) isRecheck() bool {
 	return o.Recheck && o.MinDelay <= 0 && o.Err == nil && !o.Done
 }
 
-// ErrAborted as the Err of the options gives the item back as if it had not run.
-var ErrAborted = errors.New("model: run aborted")
-
 // Requeue gives an item back with the result of its run.
 func (q *Queue[T]) Requeue(item T, o RequeueOptions) {
 	e := q.find(item)
 	if e == nil || !e.InFlight {
 		return
 	}
-	aborted := o.Err == ErrAborted
-	if aborted || !o.Done {
+	aborted := o.Aborted
+	if aborted {
+		o = RequeueOptions{Aborted: true}
+	}
+	if !o.Done {
 		q.stats.Requeued++
 	}
 	switch {

@@ -116,7 +116,7 @@ func calls(text string) (calls []spec.Call) {
 				case "failed":
 					c.Options.Err = errFailed
 				case "aborted":
-					c.Options.Err = model.ErrAborted
+					c.Options.Aborted = true
 				default:
 					panic("interleave: unknown word " + word)
 				}
@@ -324,7 +324,7 @@ func (p program) once(q subject, e *sched.Explorer) (history []porcupine.Operati
 		}
 		more := false
 		for _, s := range q.All() {
-			more = more || s.Phase != reconcile.InFlight || s.Again
+			more = more || s.Phase != reconcile.PhaseInFlight || s.Again
 		}
 		if err == nil {
 			err = r.overslept(q)

@@ -30,7 +30,7 @@ type answer struct {
 // fast: it lists the answers of the steps and goes through the rules.
 func classify(err error, failures int, retry reconcile.RetryPolicy) verdict {
 	if err == nil {
-		return verdict{reconcile.Succeeded, model.RequeueOptions{Done: true}}
+		return verdict{reconcile.OutcomeSucceeded, model.RequeueOptions{Done: true}}
 	}
 	failed, terminal := false, false
 	var runs, rechecks []reconcile.RequeueError
@@ -66,26 +66,26 @@ func classify(err error, failures int, retry reconcile.RetryPolicy) verdict {
 				delay = time.Second
 			}
 			minimum = max(minimum, min(delay, time.Second))
-			return verdict{reconcile.Retrying, model.RequeueOptions{Delay: max(delay, minimum), MinDelay: minimum, Err: err}}
+			return verdict{reconcile.OutcomeRetrying, model.RequeueOptions{Delay: max(delay, minimum), MinDelay: minimum, Err: err}}
 		}
 	}
 	switch {
 	case (failed || terminal) && len(runs) > 0:
 		d := max(minimum, shortest(runs))
-		return verdict{reconcile.Requeued, model.RequeueOptions{Delay: d, MinDelay: max(minimum, min(d, time.Second)), Err: err}}
+		return verdict{reconcile.OutcomeRequeued, model.RequeueOptions{Delay: d, MinDelay: max(minimum, min(d, time.Second)), Err: err}}
 	case failed:
-		return verdict{reconcile.GaveUp, model.RequeueOptions{MinDelay: time.Second, Err: err, Done: true}}
+		return verdict{reconcile.OutcomeGaveUp, model.RequeueOptions{MinDelay: time.Second, Err: err, Done: true}}
 	case terminal:
-		return verdict{reconcile.TerminalError, model.RequeueOptions{MinDelay: time.Second, Err: err, Done: true}}
+		return verdict{reconcile.OutcomeTerminal, model.RequeueOptions{MinDelay: time.Second, Err: err, Done: true}}
 	case len(runs) == 0:
-		return verdict{reconcile.Succeeded, model.RequeueOptions{Delay: shortest(rechecks), Recheck: true}}
+		return verdict{reconcile.OutcomeSucceeded, model.RequeueOptions{Delay: shortest(rechecks), Recheck: true}}
 	}
 	var reason error
 	if _, bare := err.(reconcile.RequeueError); !bare {
 		reason = err
 	}
 	d := max(minimum, shortest(append(rechecks, runs...)))
-	return verdict{reconcile.Requeued, model.RequeueOptions{Delay: d, MinDelay: minimum, Reason: reason}}
+	return verdict{reconcile.OutcomeRequeued, model.RequeueOptions{Delay: d, MinDelay: minimum, Reason: reason}}
 }
 
 var (

@@ -215,7 +215,7 @@ func (s *slow) finish(f flight) {
 		r.Failures = f.failures + 1
 	}
 	if v.outcome.Failed() {
-		if v.outcome == reconcile.Retrying && s.Hold {
+		if v.outcome == reconcile.OutcomeRetrying && s.Hold {
 			v.wait.MinDelay = v.wait.Delay
 		}
 	}
@@ -239,11 +239,11 @@ func (s *slow) do(o model.Op[string]) {
 				s.count[f.item]--
 			} else {
 				s.results = append(s.results, Run{
-					Item: f.item, Outcome: reconcile.Aborted, Err: context.Canceled.Error(), Failures: f.failures, Waited: f.waited,
+					Item: f.item, Outcome: reconcile.OutcomeAborted, Err: context.Canceled.Error(), Failures: f.failures, Waited: f.waited,
 					Duration: s.q.Now() - f.began, End: s.q.Now(),
 				})
 			}
-			s.q.Requeue(f.item, model.RequeueOptions{Err: model.ErrAborted})
+			s.q.Requeue(f.item, model.RequeueOptions{Aborted: true})
 		}
 		s.running = nil
 	case "every":

@@ -151,7 +151,7 @@ func Report[O kube.Object](ctx context.Context, client kube.Client[O], obj O, er
 		return wrong
 	case ctx.Err() != nil:
 		return err
-	case found == reconcile.TerminalError:
+	case found == reconcile.OutcomeTerminal:
 		return fmt.Errorf("%v; %w", err, wrong)
 	}
 	return errors.Join(err, wrong)
@@ -173,11 +173,11 @@ func Report[O kube.Object](ctx context.Context, client kube.Client[O], obj O, er
 func Ready(generation int64, err error) metav1.Condition {
 	c := metav1.Condition{Type: "Ready", ObservedGeneration: generation}
 	switch outcomeOf(err) {
-	case reconcile.Succeeded:
+	case reconcile.OutcomeSucceeded:
 		c.Status, c.Reason = metav1.ConditionTrue, "Reconciled"
-	case reconcile.Requeued:
+	case reconcile.OutcomeRequeued:
 		c.Status, c.Reason = metav1.ConditionUnknown, "Progressing"
-	case reconcile.TerminalError:
+	case reconcile.OutcomeTerminal:
 		c.Status, c.Reason = metav1.ConditionFalse, "TerminalError"
 	default:
 		c.Status, c.Reason = metav1.ConditionFalse, "Failed"
@@ -202,7 +202,7 @@ func undelayed(text string, err error) string {
 	switch e := err.(type) {
 	case reconcile.RequeueError:
 		what := "requeued"
-		if outcomeOf(e) == reconcile.Succeeded {
+		if outcomeOf(e) == reconcile.OutcomeSucceeded {
 			what = "recheck"
 		}
 		return strings.ReplaceAll(text, e.Error(), what)

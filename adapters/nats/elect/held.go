@@ -45,7 +45,7 @@ func (h *held[T]) Dequeue(ctx context.Context) (T, error) {
 	if l := lease.Of(ctx); err != nil || l == nil || !l.Over() {
 		return item, err
 	}
-	h.Dequeuer.Requeue(item, reconcile.RequeueOptions{Err: reconcile.ErrAborted})
+	h.Dequeuer.Requeue(item, reconcile.RequeueOptions{Aborted: true})
 	<-ctx.Done()
 	var none T
 	return none, context.Cause(ctx)

@@ -57,10 +57,10 @@ func TestHeld(t *testing.T) {
 				if ended != c.want {
 					t.Errorf("the run ended after %v, want %v", ended, c.want)
 				}
-				if len(results) != 1 || results[0].Outcome != reconcile.Aborted {
+				if len(results) != 1 || results[0].Outcome != reconcile.OutcomeAborted {
 					t.Errorf("results: %v, want one that is aborted", results)
 				}
-				if s := q.State("x"); s.Phase != reconcile.Ready || s.Failures != 0 {
+				if s := q.State("x"); s.Phase != reconcile.PhaseReady || s.Failures != 0 {
 					t.Errorf("state: %+v, want ready, without failures", s)
 				}
 			})

@@ -83,7 +83,7 @@ func TestQueuePoison(t *testing.T) {
 	if got := q.State(item); got.Failures != 1 || got.Err == nil || !strings.Contains(got.Err.Error(), "the victim") {
 		t.Errorf("State: %+v, want 1 failure with the name of the process", got)
 	}
-	q.Requeue(item, reconcile.RequeueOptions{Err: reconcile.ErrAborted}) // for another to take
+	q.Requeue(item, reconcile.RequeueOptions{Aborted: true}) // for another to take
 	flush(t, q)
 	kill(t, s, item)
 	g.want(t, "level=ERROR", "item not retried", item, "failures=2")
@@ -116,7 +116,7 @@ func TestQueueRemovesPoison(t *testing.T) {
 	g.want(t, "level=WARN", "the process that ran it died", "held", "failures=1")
 	flush(t, q)
 	enqueue(t, q, "held")
-	if got := q.State("held"); got.Phase != reconcile.Waiting || got.NotBefore.IsZero() || got.Failures != 1 {
+	if got := q.State("held"); got.Phase != reconcile.PhaseWaiting || got.NotBefore.IsZero() || got.Failures != 1 {
 		t.Errorf("State: %+v, want it held after 1 failure", got)
 	}
 	if got := q.State("removed"); got != (reconcile.State{}) {

@@ -67,7 +67,7 @@ func TestDoneLeavesOtherRecordsAloneAfterAPowerLoss(t *testing.T) {
 	if err := q.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if s := other.State(item); s.Phase != reconcile.Ready {
+	if s := other.State(item); s.Phase != reconcile.PhaseReady {
 		t.Errorf("after the end of the run of x, %s is %v, want it ready", item, s.Phase)
 	}
 }

@@ -186,7 +186,7 @@ func TestQueueRoles(t *testing.T) {
 	if n, err := reader.Len(t.Context()); err != nil || n != 2 {
 		t.Errorf("Len: %d, %v, want 2", n, err)
 	}
-	if got := reader.State("a"); got.Phase != reconcile.InFlight {
+	if got := reader.State("a"); got.Phase != reconcile.PhaseInFlight {
 		t.Errorf("State: %+v, want it in flight", got)
 	}
 	if n := members(t, reader); n != 1 {

@@ -297,7 +297,7 @@ func (p *play) work(a *process, r *rand.Rand) {
 		alive := p.finish(item, run, again)
 		switch {
 		case !alive:
-			a.q.Requeue(item, reconcile.RequeueOptions{Err: reconcile.ErrAborted})
+			a.q.Requeue(item, reconcile.RequeueOptions{Aborted: true})
 		case again:
 			d := time.Duration(r.Int64N(int64(playLease / 4)))
 			a.q.Requeue(item, reconcile.RequeueOptions{Delay: d, MinDelay: d})

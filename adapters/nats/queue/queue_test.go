@@ -83,7 +83,7 @@ func TestQueueIsShared(t *testing.T) {
 	}
 	a.Offer("x") // is known
 	flush(t, a)
-	if s := a.State("x"); s.Phase != reconcile.InFlight || s.Again {
+	if s := a.State("x"); s.Phase != reconcile.PhaseInFlight || s.Again {
 		t.Errorf("in flight at b, a sees %+v", s)
 	}
 	enqueue(t, a, "x") // an event while it is in flight
@@ -100,11 +100,11 @@ func TestQueueIsShared(t *testing.T) {
 	}
 	a.Requeue("x", reconcile.RequeueOptions{Err: errors.New("a could not"), Delay: time.Hour, MinDelay: time.Hour})
 	flush(t, a)
-	if s := b.State("x"); s.Failures != 2 || s.Phase != reconcile.Waiting || s.NotBefore.IsZero() {
+	if s := b.State("x"); s.Failures != 2 || s.Phase != reconcile.PhaseWaiting || s.NotBefore.IsZero() {
 		t.Errorf("failures of both: b sees %+v", s)
 	}
 	enqueue(t, b, "x") // it is held
-	if s := b.State("x"); s.Phase != reconcile.Waiting {
+	if s := b.State("x"); s.Phase != reconcile.PhaseWaiting {
 		t.Errorf("an event cut the hold short: %+v", s)
 	}
 	b.EnqueueNow("x")
@@ -145,9 +145,9 @@ func TestQueueKeepsRecheck(t *testing.T) {
 		if s := b.State(e.Item); s != e.State {
 			t.Errorf("%s: State %+v, All %+v", e.Item, s, e.State)
 		}
-		want := reconcile.State{Phase: reconcile.Waiting, Recheck: e.Item == "x"}
+		want := reconcile.State{Phase: reconcile.PhaseWaiting, Recheck: e.Item == "x"}
 		if e.Item == "z" {
-			want.Phase = reconcile.Ready
+			want.Phase = reconcile.PhaseReady
 		}
 		if e.State.Phase != want.Phase || !e.State.NotBefore.IsZero() || e.State.Recheck != want.Recheck || e.State.Pending.IsZero() != want.Recheck {
 			t.Errorf("%+v, want it %v, a recheck: %t, and pending if it is not", e, want.Phase, want.Recheck)
@@ -172,16 +172,16 @@ func TestQueueKeepsReasonAndPendingTime(t *testing.T) {
 			t.Errorf("%+v, want it %v without failures, pending since %v because %s", s, phase, pending, reason)
 		}
 	}
-	want(reconcile.Waiting, "the disk is being made")
+	want(reconcile.PhaseWaiting, "the disk is being made")
 	enqueue(t, a, "x")
 	mustTake(t, b, "x")
-	want(reconcile.InFlight, "the disk is being made")
+	want(reconcile.PhaseInFlight, "the disk is being made")
 	began := b.State("x").Since
 	enqueue(t, b, "x")
 	b.Done("x")
 	flush(t, b)
 	pending = began // what came before that run is answered
-	want(reconcile.Ready, "<nil>")
+	want(reconcile.PhaseReady, "<nil>")
 	mustTake(t, b, "x")
 	b.Requeue("x", reconcile.RequeueOptions{Done: true, Err: errors.New("no such disk")})
 	flush(t, b)
@@ -216,7 +216,7 @@ func TestQueueKeepsFailuresOfAbortedRuns(t *testing.T) {
 	if err := r.Run(ctx); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []reconcile.Outcome{reconcile.Retrying, reconcile.Aborted} {
+	for _, want := range []reconcile.Outcome{reconcile.OutcomeRetrying, reconcile.OutcomeAborted} {
 		if got := <-results; got.Outcome != want || got.Failures != 1 {
 			t.Errorf("%+v, want %s after 1 failure", got, want)
 		}
@@ -224,7 +224,7 @@ func TestQueueKeepsFailuresOfAbortedRuns(t *testing.T) {
 	if err := a.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if s := b.State("x"); s.Phase != reconcile.Ready || s.Failures != 1 || fmt.Sprint(s.Err) != "no such disk" {
+	if s := b.State("x"); s.Phase != reconcile.PhaseReady || s.Failures != 1 || fmt.Sprint(s.Err) != "no such disk" {
 		t.Errorf("after the aborted run: %+v, want it ready after 1 failure", s)
 	}
 }
@@ -300,7 +300,7 @@ func TestQueueShowsItsItems(t *testing.T) {
 	if err != nil || len(members) != 1 || members[0].Owner != "rack 7" || members[0].ID != all[0].Member {
 		t.Errorf("members: %+v, %v, and the run is at %s", members, err, all[0].Member)
 	}
-	if all[0].Fence != queue.Fence(q.Lease(t.Context(), x)) || all[0].State.Phase != reconcile.InFlight {
+	if all[0].Fence != queue.Fence(q.Lease(t.Context(), x)) || all[0].State.Phase != reconcile.PhaseInFlight {
 		t.Errorf("in flight: %+v", all[0])
 	}
 	if got := q.Stats(); got.InFlight != 1 || got.Outbox != 0 || !got.Member || got.Enqueued != 4 || got.Taken != 1 {

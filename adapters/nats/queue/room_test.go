@@ -165,7 +165,7 @@ func TestQueueDrainsAFullServer(t *testing.T) {
 		}
 		flush(t, a)
 		g.want(t, "level=INFO", "has room again")
-		if got := a.State("later"); got.Phase != reconcile.Ready {
+		if got := a.State("later"); got.Phase != reconcile.PhaseReady {
 			t.Errorf("State: %+v, want it ready", got)
 		}
 		mustTake(t, a, "later")

@@ -56,13 +56,13 @@ func (r record) state() reconcile.State {
 	if r == (record{}) {
 		return reconcile.State{}
 	}
-	s := reconcile.State{Phase: reconcile.Ready, Since: time.Unix(0, r.since), Failures: r.failures}
+	s := reconcile.State{Phase: reconcile.PhaseReady, Since: time.Unix(0, r.since), Failures: r.failures}
 	switch {
 	case r.running:
-		s.Phase = reconcile.InFlight
+		s.Phase = reconcile.PhaseInFlight
 		s.Again = r.next != nextNone
 	case r.next.later():
-		s.Phase = reconcile.Waiting
+		s.Phase = reconcile.PhaseWaiting
 		s.Due = time.Unix(0, r.due)
 		if r.notBefore > time.Now().UnixNano() {
 			s.NotBefore = time.Unix(0, r.notBefore)
@@ -116,7 +116,7 @@ func (v verb) gives() bool { return v == verbDone || v == verbRequeue || v == ve
 
 // newRequeue returns the op that gives back a run as w says.
 func newRequeue(w reconcile.RequeueOptions, now int64) op {
-	if w.Err == reconcile.ErrAborted {
+	if w.Aborted {
 		return op{verb: verbAbort, at: now}
 	}
 	o := op{verb: verbRequeue, at: now, recheck: w.Recheck && w.MinDelay <= 0 && w.Err == nil}

@@ -42,9 +42,6 @@ func (w *twin) op(o model.Op[string]) op {
 	}
 	p := op{verb: v, at: w.now(), due: after(w.now(), o.Options.Delay)}
 	if v == verbRequeue {
-		if o.Options.Err == model.ErrAborted {
-			o.Options.Err = reconcile.ErrAborted
-		}
 		p = newRequeue(reconcile.RequeueOptions(o.Options), w.now())
 	}
 	p.owner, p.fence = "me", w.fence
@@ -143,7 +140,7 @@ func randomOp(r *rand.Rand) model.Op[string] {
 		case 0:
 			o.Options.Err = errors.New("oops")
 		case 1:
-			o.Options.Err = model.ErrAborted
+			o.Options.Aborted = true
 		case 2:
 			o.Options.Reason = errors.New("it is being made")
 		}

@@ -105,7 +105,7 @@ func (q *Queue[T]) All(ctx context.Context) ([]Entry[T], error) {
 	for _, p := range byItem {
 		all = append(all, p)
 	}
-	rank := map[reconcile.Phase]int{reconcile.InFlight: 0, reconcile.Ready: 1, reconcile.Waiting: 2}
+	rank := map[reconcile.Phase]int{reconcile.PhaseInFlight: 0, reconcile.PhaseReady: 1, reconcile.PhaseWaiting: 2}
 	slices.SortFunc(all, func(a, b position) int {
 		return cmp.Or(
 			cmp.Compare(rank[a.State.Phase], rank[b.State.Phase]),

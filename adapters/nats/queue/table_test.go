@@ -145,14 +145,14 @@ func (tab *table) clean(t *testing.T, item string) {
 // resting says how an item stands, as far as State tells.
 func (tab *table) resting(t *testing.T, item string) string {
 	switch s := tab.viewer.State(item); s.Phase {
-	case reconcile.Waiting:
+	case reconcile.PhaseWaiting:
 		hours := func(t time.Time) time.Duration { return time.Until(t).Round(time.Hour) }
 		notBefore := time.Duration(0)
 		if !s.NotBefore.IsZero() {
 			notBefore = hours(s.NotBefore)
 		}
 		return model.Words(hours(s.Due), notBefore, s.Recheck)
-	case reconcile.Idle:
+	case reconcile.PhaseIdle:
 		return "none"
 	default:
 		return s.Phase.String()
@@ -196,7 +196,7 @@ func (tab *table) play(t *testing.T, ops []model.Op[string]) (item string, q *qu
 		case model.Done:
 			q.Done(item)
 		case model.Requeue:
-			q.Requeue(item, waitOf(o.Options))
+			q.Requeue(item, reconcile.RequeueOptions(o.Options))
 		case model.Close:
 			tab.close(t, q)
 		case model.Dequeue:
@@ -207,14 +207,6 @@ func (tab *table) play(t *testing.T, ops []model.Op[string]) (item string, q *qu
 		flush(t, q)
 	}
 	return item, q
-}
-
-// waitOf returns the RequeueOptions that one of the model stands for.
-func waitOf(w model.RequeueOptions) reconcile.RequeueOptions {
-	if w.Err == model.ErrAborted {
-		w.Err = reconcile.ErrAborted
-	}
-	return reconcile.RequeueOptions(w)
 }
 
 // close begins to close a queue. It goes on until what is in flight is given

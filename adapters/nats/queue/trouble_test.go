@@ -61,7 +61,7 @@ func TestQueueLeaseIsLost(t *testing.T) {
 	cable.Heal()
 	a.Done("x") // too late: it is not a's any more
 	flush(t, a)
-	if s := a.State("x"); s.Phase != reconcile.InFlight { // as the server has it
+	if s := a.State("x"); s.Phase != reconcile.PhaseInFlight { // as the server has it
 		t.Errorf("the run of b after a late Done of a: %+v", s)
 	}
 	b.Done("x")
@@ -213,7 +213,7 @@ func TestQueueOutbox(t *testing.T) {
 	for _, e := range all {
 		phases[e.State.Phase]++
 	}
-	if len(all) != 16 || phases[reconcile.Ready] != 11 || phases[reconcile.Waiting] != 5 {
+	if len(all) != 16 || phases[reconcile.PhaseReady] != 11 || phases[reconcile.PhaseWaiting] != 5 {
 		t.Errorf("stored are %v", all)
 	}
 	if got := a.Stats(); got.Outbox != 0 || got.Enqueued != 16 || got.Enqueued+got.Coalesced != 4001 {
@@ -299,7 +299,7 @@ func TestQueueRunUnknownToItsOwner(t *testing.T) {
 	cable.Cut() // as when the server is killed
 	cable.Heal()
 	mustTake(t, janitor, "ghost")
-	if s := owner.State("second"); s.Phase != reconcile.InFlight {
+	if s := owner.State("second"); s.Phase != reconcile.PhaseInFlight {
 		t.Errorf("the run that is one: %+v", s)
 	}
 }
@@ -577,7 +577,7 @@ func TestQueueKeepsUnreadableRecords(t *testing.T) {
 	foreign("taken")
 	q.Done("taken")
 	log.want(t, "unreadable record is ignored", "item taken")
-	if q.State("taken").Phase == reconcile.InFlight {
+	if q.State("taken").Phase == reconcile.PhaseInFlight {
 		t.Error("an item that was given back is still in flight")
 	}
 	left, err := q.Unreadable(t.Context())

@@ -68,14 +68,14 @@ func (v *View[T]) All() iter.Seq2[T, reconcile.State] {
 func count[T comparable](entries []Entry[T]) (s reconcile.Stats) {
 	for _, e := range entries {
 		switch e.State.Phase {
-		case reconcile.Ready:
+		case reconcile.PhaseReady:
 			s.Ready++
-		case reconcile.InFlight:
+		case reconcile.PhaseInFlight:
 			s.InFlight++
 			if e.State.Again {
 				s.Again++
 			}
-		case reconcile.Waiting:
+		case reconcile.PhaseWaiting:
 			s.Waiting++
 			if e.State.Recheck {
 				s.Rechecks++

@@ -62,7 +62,7 @@ func (q *queue[T]) Dequeue(ctx context.Context) (item T, err error) {
 		if err != nil || !t.Over() {
 			return item, err
 		}
-		q.Dequeuer.Requeue(item, reconcile.RequeueOptions{Err: reconcile.ErrAborted})
+		q.Dequeuer.Requeue(item, reconcile.RequeueOptions{Aborted: true})
 	}
 	<-ctx.Done()
 	var none T

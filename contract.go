@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// An Enqueuer takes items that need a run. [Queue] is one; [Filter] and
-// [Map] put themselves before one. None of its methods blocks, and all of
-// them may be called from any goroutine.
+// An Enqueuer takes items that need a run. [Queue] is one, and [Filter] and [Map] return
+// one. No method blocks. All may be called from any goroutine.
 type Enqueuer[T comparable] interface {
 	Enqueue(item T)
 	EnqueueAfter(item T, d time.Duration)
@@ -19,10 +18,9 @@ type Enqueuer[T comparable] interface {
 }
 
 // A Dequeuer hands out items to workers. [Queue] is one, and documents the methods.
-// An error of Dequeue that comes before ctx is done, and does not wrap [ErrClosed], ends
-// [Reconciler.Run], which returns it. A Reconciler reads only the field Failures of a
-// State. It calls Done after a run that returned nil, and Requeue after all other runs;
-// see RequeueOptions.Done.
+// [Reconciler] reads only the field Failures of a State. It calls Done after a run that
+// returned nil, and Requeue after all others. An error of Dequeue ends [Reconciler.Run],
+// unless ctx is done or the error wraps [ErrClosed].
 type Dequeuer[T comparable] interface {
 	Dequeue(ctx context.Context) (item T, err error)
 	Done(item T)
@@ -30,37 +28,29 @@ type Dequeuer[T comparable] interface {
 	State(item T) State
 }
 
-// A Dequeuer may also be a Leaser, if an item that it has handed out can be lost during
-// a run, as in a queue that machines share. [Reconciler] then runs the item
-// under the context that Lease returns. It calls Lease when the run begins, and,
-// with a [Reconciler.Admit], once before that for the wait. The context is derived
-// from ctx, and ends with [ErrLeaseLost] as its cause when the lease is lost. It is not
-// nil. Lease does not block.
+// A Leaser is a [Dequeuer] that several processes share. Lease returns a context derived
+// from ctx, which ends with [ErrLeaseLost] as its cause when the item passes to another
+// process. [Reconciler] runs the item under it. Lease is called once for a run, and once
+// for a wait in [Reconciler.Admit]. It does not block, and does not return nil.
 type Leaser[T comparable] interface {
 	Lease(ctx context.Context, item T) context.Context
 }
 
-// RequeueOptions say when an item that is given back runs next, and how its run
-// ended. The zero RequeueOptions mean now.
+// RequeueOptions say how a run ended and when its item runs next. The zero RequeueOptions
+// mean now.
 type RequeueOptions struct {
-	// Delay is when the next run starts at the latest. Zero or less means now.
-	Delay time.Duration
+	Delay time.Duration // the next run starts after Delay at the latest; zero or less means now
 
-	// MinDelay is when an event starts the next run at the earliest. It holds for
-	// a next run that was asked for during the run as well, and with Done; only
-	// EnqueueNow overrides it. MinDelay == Delay is [RequeueAfter]. A Delay that is
-	// less than MinDelay counts as MinDelay. Zero or less means that an event
-	// starts the next run at once.
+	// MinDelay is the time before which no event starts the next run, also one that was
+	// asked for during the run; only EnqueueNow does. Zero or less means at once. MinDelay
+	// == Delay is [RequeueAfter]. A Delay that is less counts as MinDelay.
 	MinDelay time.Duration
 
-	Err     error // the failure, if the run failed: counts one failure; nil resets the count
-	Recheck bool  // the item is in sync: the next run is only a recheck; ignored if MinDelay or Err is set
-	Reason  error // why a run is scheduled: no failure, kept for State; ignored if Err is set or the next run is a recheck
-	Done    bool  // schedule no next run, as Queue.Done does: Delay, Recheck and Reason are ignored; Err is the failure that is not retried; MinDelay applies to a next run that was asked for during the run
-
-	// Aborted gives the item back as if it had not run: it is ready, and keeps the count
-	// of its failures. The other fields are ignored.
-	Aborted bool
+	Err     error // the failure, which counts one; nil resets the count
+	Recheck bool  // in sync: the next run is only a recheck; ignored if MinDelay or Err is set
+	Reason  error // why a run is scheduled; kept for State if Err and Recheck are not set
+	Done    bool  // no next run, as Queue.Done; Err is then the failure that is not retried, and MinDelay still applies to a run that was asked for
+	Aborted bool  // as if it had not run: the item is ready, its count of failures kept, and all other fields are ignored
 }
 
 // isRecheck reports whether the run succeeded, and the next one is only a recheck.
@@ -85,8 +75,7 @@ func (p Phase) String() string {
 	return [...]string{"idle", "ready", "waiting", "in flight"}[p]
 }
 
-// A State describes an item of a queue. An item that is unknown to the queue has the zero
-// State.
+// A State describes an item of a queue. Zero means that the queue does not know it.
 type State struct {
 	Phase     Phase
 	Since     time.Time // when it entered this phase
@@ -95,19 +84,13 @@ type State struct {
 	Again     bool      // PhaseInFlight: it has a next run already
 	Recheck   bool      // PhaseWaiting: the last run succeeded, and the next is only a recheck
 
-	// Pending is the time since which there has been work: the time of the first event,
-	// Offer or due time after the item was last in sync or unknown. A successful run
-	// completes the work that came before its start. If an event came during that run,
-	// Pending is the start of the run. Pending is zero while the item waits for a recheck.
-	// So while an item repeatedly schedules its next run, Pending stays the same; if it
-	// gets an event during each successful run, Pending moves on with each run.
+	// Pending is since when the item has had unfinished work: the first event, Offer or due
+	// run after its last success. A success covers what came before its run began; what came
+	// during the run counts from that beginning. Zero while the item waits for a recheck.
 	Pending time.Time
 
-	Failures int // in a row
-
-	// Err is the last failure. Without failures, it is the reason of the last
-	// scheduled run, if one was given, until the next run has ended.
-	Err error
+	Failures int   // in a row
+	Err      error // the last failure; without failures, the reason of the last scheduled run
 }
 
 // Stats are the counts of a queue: its items now, and its operations since [NewQueue].
@@ -119,7 +102,7 @@ type Stats struct {
 	Enqueued  uint64 // accepted as new work: the item had no next run
 	Coalesced uint64 // merged into known work; ignored Offers too
 	Taken     uint64 // dequeued
-	Requeued  uint64 // given back by Requeue without Done: retries, scheduled runs, rechecks, aborted runs
+	Requeued  uint64 // given back by Requeue without Done
 }
 
 // An Outcome is the result of a run and says whether the item runs again.
@@ -142,7 +125,7 @@ func (o Outcome) Failed() bool {
 }
 
 var (
-	// ErrClosed is the error of [Queue.Dequeue] once the queue is closed and empty.
+	// ErrClosed is the error of [Queue.Dequeue] when the queue is closed and empty.
 	ErrClosed = errors.New("reconcile: queue closed")
 
 	// ErrLeaseLost is the [context.Cause] of the context of a [Leaser] once the lease

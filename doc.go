@@ -1,14 +1,13 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reconcile is a controller loop: a queue that holds each item at most once,
-// and workers that call a function for each item until its actual state matches its
-// desired state.
+// Package reconcile is a controller loop: a queue that holds each item at most once, and
+// workers that call a function for each item until its actual state matches its desired
+// state.
 //
 //	q := reconcile.NewQueue[string]()
-//	var g reconcile.Group
-//	g.Add("list", &reconcile.Poller[string]{Queue: q, GetItems: list, Period: time.Minute})
-//	g.Add("zones", &reconcile.Reconciler[string]{
+//	p := &reconcile.Poller[string]{Queue: q, GetItems: list, Period: time.Minute}
+//	r := &reconcile.Reconciler[string]{
 //		Queue: q,
 //		Reconcile: func(ctx context.Context, zone string) error {
 //			if desired(zone) == actual(ctx, zone) {
@@ -16,67 +15,91 @@
 //			}
 //			return create(ctx, zone) // an error is retried
 //		},
-//	})
-//	err := g.Run(ctx)
+//	}
+//	go p.Run(ctx)
+//	err := r.Run(ctx)
 //
-// Each poll runs every item that is in sync. Without a poll, or with a poll that lists
-// only new items, return [RecheckWithin] instead of nil.
+// An item is an identity, never a payload. A [Poller], a [Feeder] and calls bring items into
+// the [Queue]. What the function of a [Reconciler] returns decides when its item runs again.
+// Without a poll, return [RecheckWithin] instead of nil.
 //
-// An item is an identity, never a payload. A [Poller], [Feeder] functions and calls bring
-// items into the [Queue]. The return value of the function of a [Reconciler] decides when
-// its item runs again.
+// # Three distinctions
 //
-//	     event or poll           a worker is free
-//	idle -------------> ready -------------------> in flight
-//	 ^                  ^   ^                        | | |
-//	 |    its time, or  |   +--- a next run now -----+ | |
-//	 |    an event that |                              | |
-//	 |    may start it  |                              | |
-//	 +--- Remove ---- waiting <-- a next run later ----+ |
-//	 +--------------------------- no next run -----------+
+//   - Event or observation? [Queue.Enqueue] reports an event, which is never lost: if the
+//     item is in flight, it runs again. [Queue.Offer] reports that the item exists. It is
+//     ignored if the item is in flight or has a next run that is more than a recheck.
+//   - Not before, or at the latest? After [RequeueAfter] no event starts the item sooner.
+//     After [RequeueWithin] an event starts it at once.
+//   - In progress, or in sync? RequeueWithin says that the work goes on, [RecheckWithin]
+//     that it is done. So [Queue.EnqueueAndWait] knows when the work is done.
 //
-// An idle item is unknown to the queue. There is no next run after nil, and after a failure
-// that is not retried. The next run is later after [RequeueAfter], [RequeueWithin],
-// [RecheckWithin], and a failure that is retried. An event during the run brings a next run
-// now, or as soon as RequeueAfter or the failure allows it. After an aborted run it is now.
+// # What happens to an event
 //
-//   - [Queue.Enqueue] reports an event, which is never lost. [Queue.Offer] reports
-//     that an item exists: it runs an item that is in sync or unknown, and is ignored
-//     if the item is in flight or has a next run.
-//   - After [RequeueAfter] no event starts the item sooner, only [Queue.EnqueueNow].
-//     After [RequeueWithin] any event does.
-//   - RequeueWithin says that the work is in progress, [RecheckWithin] that the item
-//     is in sync.
-//   - After a failure that is retried, no event starts the item within a second, or within
-//     the delay of the retry if that is shorter. So a function that writes the failure into
-//     its own record, and gets that write back as an event, does not become a hot loop. Set
-//     HoldRetries if it must wait for the whole delay.
+//	during a run                    the item runs again when this run has ended
+//	  that returns RequeueAfter(d)  d after the end of this run
+//	  that fails                    a second after its end, or after the delay if that is less
+//	during a back-off               at once, but not within a second of the failure
+//	  with HoldRetries              at the end of the back-off
+//	after RequeueAfter(d)           when d has passed
+//	after RequeueWithin, a recheck  at once
 //
-// docs/README.md defines the terms.
+// A success, a recheck and a scheduled run reset the back-off, because they reset the count
+// of failures. So does the end of the entry: after Terminal, or after the policy says no.
+// [Queue.EnqueueNow] runs the item at once in all of these cases.
+//
+// # State table
+//
+// A next run has two times: due, at the latest, and not before, for events. At the time 0:
+//
+//	within 2h    due in 2h; an event starts it at once
+//	retry 1s–2h  due in 2h; an event starts it after 1s at the earliest
+//	held 2h      due in 2h; no event starts it before
+//	recheck 2h   within 2h, and the last run succeeded: only at rest
+//	now          ready, whatever the run in flight returns: only in flight
+//
+//	               none       ready  within 2h  recheck 2h  retry 1s–2h  held 2h
+//	Offer          ready      –      –          ready       –            –
+//	Enqueue        ready      –      ready      ready       held 1s      –
+//	EnqueueAfter   held 1h    –      held 1h    held 1h     held 1h      –
+//	EnqueueWithin  within 1h  –      within 1h  within 1h   retry 1s–1h  –
+//	EnqueueNow     ready      –      ready      ready       ready        ready
+//
+//	in flight, and next:     none         ready    within 2h    held 2h  now
+//	Offer                    –            –        –            –        –
+//	Enqueue                  ready        –        ready        –        –
+//	EnqueueAfter             held 1h      –        held 1h      –        –
+//	EnqueueWithin            within 1h    –        within 1h    –        –
+//	EnqueueNow               now          now      now          now      –
+//	Done                     none         ready    within 2h    held 2h  ready
+//	Done, MinDelay 1s        none         held 1s  retry 1s–2h  held 2h  ready
+//	Requeue 3h               within 3h    ready    within 2h    held 2h  ready
+//	Requeue 3h, Recheck      recheck 3h   ready    within 2h    held 2h  ready
+//	Requeue 3h, MinDelay 1s  retry 1s–3h  held 1s  retry 1s–2h  held 2h  ready
+//	Requeue 3h, MinDelay 3h  held 3h      held 3h  held 3h      held 3h  ready
+//
+// A dash changes neither time. Every verb makes a recheck more than a recheck.
 //
 // # Guarantees
 //
 // While the process runs:
 //
-//  1. Every accepted event is followed by a run that starts after it, unless Remove or
-//     Close cancels the run.
+//  1. Every accepted event is followed by a run that starts after it, unless Remove or Close
+//     cancels the run.
 //  2. Two runs of one item never overlap.
-//  3. Items run in the order in which they became ready. If Queue.Background is n (2
-//     or more), items with an event run first, but at least one of every n runs is for
-//     another ready item, if there is one.
-//  4. After RequeueAfter(d), no run starts before d, except by EnqueueNow or after
-//     Remove, even if another step of the same run failed. After RequeueWithin(d), the
-//     item is ready after d at the latest.
-//  5. No worker is idle while an item is ready, unless the Admit hook blocks it.
-//  6. If your function panics or calls runtime.Goexit, only that item fails. A panic in
-//     a goroutine that your function started ends the process.
-//  7. Cancellation loses no item: the item of an aborted run is ready again.
-//  8. Run returns when everything that it started has returned, and Group.Run after
-//     its ShutdownTimeout at the latest.
+//  3. Without Background, items run in the order in which they became ready. With it, that
+//     order holds within each of two lines, and at least one of every n runs is for an item
+//     of the background.
+//  4. After RequeueAfter(d), no run starts within d, even if another step of the run failed.
+//     Exceptions: EnqueueNow; Remove; an event during the run, if the queue is closed. After
+//     RequeueWithin(d), the item is ready after d at the latest.
+//  5. No worker is idle while an item is ready, unless Admit blocks it.
+//  6. If your function panics or calls runtime.Goexit, only that item fails.
+//  7. A run that is cut short returns its item to the queue, ready for another Run.
+//  8. Run returns when everything that it started has returned.
 //  9. An item without a current or scheduled run uses no memory. An empty queue has no
 //     goroutine and no timer.
-//  10. The queue follows its state table in any order of operations. Its hot paths do
-//     not allocate.
+//  10. The queue follows the state table in any order of operations. Enqueue, Dequeue and
+//     Done do not allocate in a steady state.
 //
 // In the sense of the Go memory model, an Enqueue is synchronized before the run that
 // follows it, and a run of an item before the next run of that item. Several events of an

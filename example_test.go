@@ -12,7 +12,6 @@ import (
 	"log"
 	"log/slog"
 	"maps"
-	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -38,13 +37,12 @@ func Example() {
 	defer stop()
 	inSync := 0
 	queue := reconcile.NewQueue[string]()
-	var group reconcile.Group
-	group.Add("poller", &reconcile.Poller[string]{
+	poller := &reconcile.Poller[string]{
 		Queue:    queue,
 		GetItems: func(context.Context) ([]string, error) { return slices.Collect(maps.Keys(wanted)), nil },
 		Period:   time.Minute,
-	})
-	group.Add("reconciler", &reconcile.Reconciler[string]{
+	}
+	reconciler := &reconcile.Reconciler[string]{
 		Queue: queue,
 		Reconcile: func(_ context.Context, name string) error {
 			path := filepath.Join(dir, name)
@@ -59,10 +57,13 @@ func Example() {
 				stop() // like Ctrl-C; a service would go on
 			}
 		},
-	})
-	if err := group.Run(ctx); err != nil {
+	}
+	var work sync.WaitGroup
+	work.Go(func() { _ = poller.Run(ctx) })
+	if err := reconciler.Run(ctx); err != nil {
 		log.Fatal(err)
 	}
+	work.Wait()
 	// Unordered output:
 	// hello.txt succeeded
 	// news.txt succeeded
@@ -468,117 +469,6 @@ func ExampleMap() {
 	// true true 2
 }
 
-// If a member fails, the others are ended and waited for.
-func ExampleGroup() {
-	var group reconcile.Group
-	group.Add("server", reconcile.RunFunc(func(ctx context.Context) error {
-		<-ctx.Done()
-		fmt.Println("server ends")
-		return nil
-	}))
-	group.Add("watch", reconcile.RunFunc(func(context.Context) error {
-		return errors.New("connection refused")
-	}))
-	fmt.Println(group.Run(context.Background()))
-	// Output:
-	// server ends
-	// watch: connection refused
-}
-
-// Stop ends one member, while the others go on.
-func ExampleGroup_Add() {
-	var group reconcile.Group
-	begun := make(chan bool)
-	stop := group.Add("watch", reconcile.RunFunc(func(ctx context.Context) error {
-		begun <- true
-		<-ctx.Done()
-		fmt.Println("watch ends")
-		return nil
-	}))
-	group.Add("settings", reconcile.RunFunc(func(context.Context) error {
-		<-begun
-		stop() // waits for it
-		fmt.Println("watch has ended")
-		return nil
-	}))
-	fmt.Println(group.Run(context.Background()))
-	// Output:
-	// watch ends
-	// watch has ended
-	// <nil>
-}
-
-// A web server as a member of a Group.
-func ExampleRunFunc() {
-	server := &http.Server{Addr: "127.0.0.1:0", ReadHeaderTimeout: time.Second}
-	serve := reconcile.RunFunc(func(ctx context.Context) error {
-		context.AfterFunc(ctx, func() { server.Close() })
-		if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
-			return err
-		}
-		return nil
-	})
-
-	var group reconcile.Group
-	group.Add("status page", serve)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
-	defer cancel()
-	fmt.Println(group.Run(ctx)) // the same result, however late the real clock ends ctx
-	// Output:
-	// <nil>
-}
-
-// The work begins once what it looks at is complete.
-func ExampleAfter() {
-	synced := make(chan struct{})
-	var group reconcile.Group
-	group.Add("cache", reconcile.RunFunc(func(context.Context) error {
-		fmt.Println("cache is synced")
-		close(synced)
-		return nil
-	}))
-	ready := func(ctx context.Context) error {
-		select {
-		case <-synced:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	group.Add("work", reconcile.After(ready, reconcile.RunFunc(func(context.Context) error {
-		fmt.Println("work begins")
-		return nil
-	})))
-	fmt.Println(group.Run(context.Background()))
-	// Output:
-	// cache is synced
-	// work begins
-	// <nil>
-}
-
-// A watch is begun again when its connection breaks.
-func ExampleRestart() {
-	connections := 0
-	watch := reconcile.RunFunc(func(context.Context) error {
-		connections++
-		fmt.Println("connection", connections)
-		switch connections {
-		case 1:
-			return errors.New("connection reset")
-		case 2:
-			panic("bad message")
-		}
-		return reconcile.Terminal(errors.New("no access"))
-	})
-	err := reconcile.Restart(reconcile.Backoff(time.Millisecond, time.Second), watch).Run(context.Background())
-	fmt.Println(err)
-	// Output:
-	// connection 1
-	// connection 2
-	// connection 3
-	// no access
-}
-
 func ExampleListMap() {
 	watchers := reconcile.NewListMap[string]()
 	watchers.AddItem("pods", "log", "metrics", "audit")
@@ -594,22 +484,4 @@ func ExampleListMap() {
 	// 1 metrics
 	// 2 audit
 	// [nodes] 1
-}
-
-// An event of a key runs the buckets that said that they depend on it.
-func ExampleRefs() {
-	queue := reconcile.NewQueue[string]()
-	var refs reconcile.Refs[string, string] // keys, buckets
-	refs.Set("logs", "key-1")               // as Reconcile looks at them
-	refs.Set("photos", "key-1", "key-2")
-	refs.Set("tmp", "key-1")
-	refs.Set("tmp") // is gone
-
-	keys := reconcile.Map(queue, refs.Of)
-	keys.Enqueue("key-1")
-	fmt.Println(queue.Has("logs"), queue.Has("photos"), queue.Len())
-	fmt.Println(slices.Collect(refs.Of("key-2")))
-	// Output:
-	// true true 2
-	// [photos]
 }

@@ -10,9 +10,28 @@ import (
 	"time"
 )
 
-// A Feeder feeds a queue with items that need a run: from a watch, a subscription,
-// a channel. It returns when ctx is done; nil when no more will come; and an error
-// when it cannot go on. [Restart] starts it again, [Feed] makes it a [Runner].
+// A Runner works until ctx is done, and returns when everything that it started has
+// ended. It returns nil, or the error of ctx, unless it failed. [Reconciler] and [Poller]
+// are Runners, and [Feed] returns one. Package supervise runs several together.
+//
+// A Runner that runs another one may also have a method
+//
+//	Unwrap() Runner
+//
+// that returns the other one, or nil. By it a supervisor finds a [Reconciler].
+type Runner interface {
+	Run(ctx context.Context) error
+}
+
+// RunFunc makes a Runner of a function.
+type RunFunc func(ctx context.Context) error
+
+// Run calls f.
+func (f RunFunc) Run(ctx context.Context) error { return f(ctx) }
+
+// A Feeder enqueues items: from a watch, a subscription, a channel. It returns nil when ctx
+// is done or no more will come, and an error when it cannot go on. [Feed] makes it a
+// [Runner].
 type Feeder[T comparable] func(ctx context.Context, q Enqueuer[T]) error
 
 // Feed returns a Runner that runs f with q. If q or f is nil, Run returns a [Terminal]
@@ -51,9 +70,8 @@ func FromChan[T comparable](ch <-chan T) Feeder[T] {
 	}
 }
 
-// Filter returns an Enqueuer that passes on to q the items for which keep returns
-// true: a predicate, or a shard. Keep is called from any goroutine that enqueues.
-// Filter panics if q or keep is nil.
+// Filter returns an Enqueuer that passes on to q the items for which keep returns true: a
+// predicate, or a shard. Keep is called from any goroutine. Filter panics if q or keep is nil.
 func Filter[T comparable](q Enqueuer[T], keep func(T) bool) Enqueuer[T] {
 	mustQueue[T]("the queue of Filter", q)
 	if keep == nil {
@@ -85,10 +103,9 @@ func (f filter[T]) Offer(item T) {
 	}
 }
 
-// Map returns an Enqueuer of another type of item. For each of its items it passes the
-// items that fn yields on to q: an owner, many dependants, or none; see [Refs.Of]. Fn is
-// called from any goroutine that enqueues. A nil sequence is an empty one. Map panics if q
-// or fn is nil.
+// Map returns an Enqueuer of another type of item. For each it passes on to q the items that
+// fn yields: an owner, many dependants, or none; see package refs. Fn is called from any
+// goroutine, and may return nil. Map panics if q or fn is nil.
 func Map[S, T comparable](q Enqueuer[T], fn func(S) iter.Seq[T]) Enqueuer[S] {
 	mustQueue[T]("the queue of Map", q)
 	if fn == nil {

@@ -14,7 +14,10 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/internal/record"
 )
+
+type callerKey struct{}
 
 func TestFeedRunsItsFeederWithItsQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -56,13 +59,13 @@ func TestFromChanEnqueuesBufferedValuesAfterClose(t *testing.T) {
 		ch <- "a"
 		ch <- "b"
 		ch <- ""
-		run := launch(t, reconcile.Feed(q, reconcile.FromChan(ch)))
+		run := record.Launch(t, reconcile.Feed(q, reconcile.FromChan(ch)))
 		time.Sleep(time.Second)
 		q.Want(t, "0s enqueue a", "0s enqueue b", "0s enqueue ")
 		ch <- "c"
 		ch <- "d" // and closed before it is read
 		close(ch)
-		if err := run.wait(); err != nil {
+		if err := run.Wait(); err != nil {
 			t.Errorf("Run = %v after the channel was closed, want nil", err)
 		}
 		q.Want(t, "0s enqueue a", "0s enqueue b", "0s enqueue ", "1s enqueue c", "1s enqueue d")
@@ -73,9 +76,9 @@ func TestFromChanReceivesNothingAfterCtxIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newTray[string]()
 		ch := make(chan string, 100)
-		run := launch(t, reconcile.Feed(q, reconcile.FromChan(ch)))
+		run := record.Launch(t, reconcile.Feed(q, reconcile.FromChan(ch)))
 		synctest.Wait()
-		run.end()
+		run.End()
 		for range cap(ch) {
 			ch <- "later"
 		}

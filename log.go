@@ -9,34 +9,21 @@ import (
 	"log/slog"
 )
 
-// A runContext is what the context of a run has for runKey.
-type runContext interface{ logger() *slog.Logger }
+type loggerKey struct{}
 
-type runKey struct{}
-
-// Logger returns the logger of the run that ctx belongs to: the logger of its
-// Reconciler, with the reconciler's name, the item, and its failures in a row
-// before this run. In the context of a member of a [Group], outside of the runs of
-// that member, it returns the logger of the Group with the member's name, also if the
-// Group itself is part of a run. Elsewhere it returns [slog.Default].
+// Logger returns the logger of ctx. In a run it is the logger of the Reconciler, with the
+// item and its failures in a row before this run. In a context of [WithLogger] it is the
+// logger given there. Of several, the innermost counts. Elsewhere it is [slog.Default].
 func Logger(ctx context.Context) *slog.Logger {
-	run := ctx.Value(runKey{})
-	if m, ok := ctx.Value(memberKey{}).(memberLog); ok && m.run == run {
-		return m.logger.With(nameAttr("member", m.path)...)
-	}
-	if r, ok := run.(runContext); ok {
-		return r.logger()
+	if l, _ := ctx.Value(loggerKey{}).(*slog.Logger); l != nil {
+		return l
 	}
 	return slog.Default()
 }
 
-type memberKey struct{}
-
-// A memberLog is what the context of a member has for memberKey.
-type memberLog struct {
-	logger *slog.Logger
-	path   string // the member's name, after those of the Groups around its own
-	run    any    // the run that the Group is part of; nil if it is part of none
+// WithLogger returns a context whose [Logger] is l; slog.Default() if l is nil.
+func WithLogger(ctx context.Context, l *slog.Logger) context.Context {
+	return context.WithValue(ctx, loggerKey{}, l)
 }
 
 // nameAttr returns the attribute of a name for a log line, and none if the name
@@ -55,10 +42,6 @@ func logGuarded(logger *slog.Logger, level slog.Level, msg string, args ...any) 
 		logger.Log(context.Background(), level, msg, args...)
 		return nil
 	})
-}
-
-func (l memberLog) write(level slog.Level, msg string, args ...any) {
-	logGuarded(l.logger, level, msg, append(args, nameAttr("member", l.path)...)...)
 }
 
 // A failureLog counts failures in a row, and logs few of them: the first, and each by

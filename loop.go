@@ -42,22 +42,18 @@ import (
 // taken, by giveBackUnrun. Once it has a run, verdict says how it is given back, by
 // the next takeNext, whatever happens in between.
 
-// Run takes and runs items until ctx is done, or the queue is closed and empty.
-// It then waits for the runs in flight and returns nil. It returns a [Terminal] error at
-// once if a field is missing or out of its range. It returns an error, after its runs, if
-// the queue or Admit cannot go on.
+// Run takes and runs items until ctx is done, or the queue is closed and empty. It then
+// waits for the runs in flight and returns nil. It returns a [Terminal] error at once if a
+// field is missing or out of its range, and an error after its runs if the queue or Admit
+// cannot go on. It may be called again, and several times at once.
 //
-// After ctx is done, a run that fails is [OutcomeAborted], and its item is ready again in the
-// queue. A run that succeeds, that schedules its next run or that panics counts as
-// usual. Run waits for a run that ignores the end of its context. A warning names the
-// item, again each time the age of the run has doubled.
+// After ctx is done, a run that fails is aborted: its item is ready again, with its failures
+// as they were. Any other run counts as usual. A warning names the item of a run that has
+// not returned although its context has ended, again each time its age has doubled.
 //
 // A panic in OnResult, Retry, the done function of Admit, or a handler of the Logger is
-// logged. The calls of OnResult and the Logger that were still to come in that run are
-// skipped. The item is given back as decided before the panic. If Retry panicked, a
-// back-off of the kernel's own decides: from one second to five minutes.
-//
-// Run may be called again, and several times at once.
+// logged, and the item is given back as decided before it. What was still to be called after
+// that run is skipped. If Retry panics, DefaultRetry decides.
 func (r *Reconciler[T]) Run(ctx context.Context) error {
 	l, err := newLoop(ctx, r)
 	if err != nil {
@@ -66,17 +62,12 @@ func (r *Reconciler[T]) Run(ctx context.Context) error {
 	return l.run(ctx)
 }
 
-// Apply runs r until each item is in sync or is not retried, or ctx is done. It is for
-// programs that apply a desired state once. It enqueues the items, waits for them as
-// [Queue.EnqueueAndWait] does, ends the Run, and returns the errors of both. Nil means
-// that all items are in sync or were removed.
+// Apply enqueues the items, runs r until each is in sync or not retried, as
+// [Queue.EnqueueAndWait] says, and returns the errors of that and of Run. It is for programs
+// that apply a desired state once. It does not wait for items that runs enqueue.
 //
-// Without a Queue, Apply makes one, and closes it at the end; another must be a [*Queue].
-// Apply does not wait for items that runs enqueue: they stay in the Queue. To wait for
-// them too, call Run, and [Queue.EnqueueAndWait] and [Queue.WaitIdle] meanwhile.
-//
-// If a field is wrong, Apply returns a [Terminal] error and enqueues nothing. It blocks. It
-// may be called again, and several times at once if Reconcile and the hooks allow that.
+// Queue must be a [*Queue]. If it is nil, Apply makes one, and closes it at the end. If a
+// field is wrong, Apply returns a [Terminal] error and enqueues nothing. It blocks.
 func (r *Reconciler[T]) Apply(ctx context.Context, items ...T) error {
 	c := *r
 	if c.Queue == nil {
@@ -113,8 +104,9 @@ func (r *Reconciler[T]) Apply(ctx context.Context, items ...T) error {
 // errRunEnded is why a wait of Apply ends although its ctx has not.
 var errRunEnded = errors.New("reconcile: Run ended")
 
-// reconciles marks the members of a [Group] that are ended last.
-func (r *Reconciler[T]) reconciles() bool { return true }
+// EndLast does nothing. A supervisor ends a Runner that has this method after the feeders,
+// see package supervise.
+func (r *Reconciler[T]) EndLast() {}
 
 // newLoop checks the fields and sets the defaults.
 func newLoop[T comparable](ctx context.Context, r *Reconciler[T]) (*loop[T], error) {
@@ -366,20 +358,16 @@ func (r *run[T]) Err() error {
 }
 
 func (r *run[T]) Value(key any) any {
-	switch key {
-	case runKey{}:
-		return r
-	case shutdownKey{}: // A Group in a run ends with the run, and not with the Group around.
+	if key == (loggerKey{}) {
+		return r.worker.loop.Logger.With("item", r.item, "failures", r.failures)
+	}
+	if _, ok := key.(interface{ OutsideOfRuns() }); ok {
 		return nil
 	}
 	if r.end.Load() == nil {
 		return r.Context.Value(key)
 	}
 	return r.ending().Value(key) // Package context finds its own there.
-}
-
-func (r *run[T]) logger() *slog.Logger {
-	return r.worker.loop.Logger.With("item", r.item, "failures", r.failures)
 }
 
 // A stage is how far a worker is with an item; see the top of this file.

@@ -52,7 +52,7 @@ func TestRunReturnsAfterAllItsGoroutines(t *testing.T) {
 					Workers: 3,
 					Timeout: 10 * time.Second,
 					Grace:   grace,
-					Logger:  unlogged(),
+					Logger:  record.Unlogged(),
 				}
 				q.q.Enqueue("a")
 				q.q.Enqueue("b")
@@ -81,18 +81,18 @@ func TestRunReturnsAfterAllItsGoroutines(t *testing.T) {
 func TestRunReturnsThePanicOfItsQueue(t *testing.T) {
 	for name, end := range map[string]func(){"panic": func() { panic("no disk") }, "Goexit": runtime.Goexit} {
 		runBubble(t, name, func(t *testing.T) {
-			book := newLogBook()
-			err := launch(t, &reconcile.Reconciler[string]{
+			book := record.NewLog()
+			err := record.Launch(t, &reconcile.Reconciler[string]{
 				Queue:     panickingQueue{plainly(reconcile.NewQueue[string]()), end},
 				Reconcile: nothing,
 				Workers:   3,
-				Logger:    book.logger(),
-			}).wait()
+				Logger:    book.Logger(),
+			}).Wait()
 			var p *reconcile.PanicError
 			if !errors.As(err, &p) || !strings.HasPrefix(err.Error(), "reconcile: dequeue: ") || !strings.Contains(string(p.Stack), "panickingQueue") {
 				t.Errorf("Run = %v, want reconcile: dequeue: ... and a *PanicError whose stack leads to the queue", err)
 			}
-			if lines := book.from(slog.LevelDebug); len(lines) != 0 {
+			if lines := book.From(slog.LevelDebug); len(lines) != 0 {
 				t.Errorf("log lines %v, want none", lines)
 			}
 		})
@@ -121,8 +121,8 @@ func TestShutdownWithoutGraceEndsRunsAtOnceAndKeepsTheirItems(t *testing.T) {
 			},
 		}, "a", "b") // b is not taken, before or after
 		pass(time.Minute)
-		s.log.clear()
-		s.end()
+		s.log.Clear()
+		s.End()
 		if cause != errEnd {
 			t.Errorf("cause of the item's context is %v, want that of Run's context", cause)
 		}
@@ -173,9 +173,9 @@ func TestShutdownGraceLetsRunsGoOn(t *testing.T) {
 				Grace: 5 * time.Second,
 			}, "a", "b")
 			pass(until)
-			s.log.clear()
+			s.log.Clear()
 			cancelled := time.Now()
-			s.end()
+			s.End()
 			if took := time.Since(cancelled); took != c.ends {
 				t.Errorf("Run went on for %v, want %v: until its run ends", took, c.ends)
 			}
@@ -192,7 +192,7 @@ func TestShutdownGraceEndsContextsExactlyThen(t *testing.T) {
 			s := serve(t, reconcile.Reconciler[string]{Reconcile: untilDone, Grace: grace, Workers: 2}, "a", "b")
 			pass(time.Minute)
 			began := time.Now()
-			s.end()
+			s.End()
 			if took := time.Since(began); took != grace || len(s.results.all()) != 2 {
 				t.Errorf("Grace %v: contexts ended after %v, results %+v", grace, took, s.results.all())
 			}
@@ -229,7 +229,7 @@ func TestAbortedItemIsNotTakenAgain(t *testing.T) {
 			q := reconcile.NewQueue[string]()
 			q.Enqueue("a")
 			q.Enqueue("b") // runs too, or waits for Admit
-			r := reconcile.Reconciler[string]{Queue: q, Reconcile: untilDone, Workers: 2, Logger: unlogged(), Admit: admit}
+			r := reconcile.Reconciler[string]{Queue: q, Reconcile: untilDone, Workers: 2, Logger: record.Unlogged(), Admit: admit}
 			defer time.Sleep(time.Hour) // until all have been told
 			r.OnResult = func(r reconcile.Result[string]) {
 				if n := q.Stats().Taken; n != 2 || r.Outcome != reconcile.OutcomeAborted {
@@ -256,7 +256,7 @@ func TestAbortedRunKeepsTheCountOfFailures(t *testing.T) {
 			Reconcile: fails(2, func(ctx context.Context) error { return untilDone(ctx, "") }),
 		}, "a")
 		pass((1 + 2 + 1) * time.Minute)
-		s.end()
+		s.End()
 		s.wantResult(t, "a", reconcile.OutcomeAborted, 2)
 		s.wantItem(t, "a", reconcile.PhaseReady, 0, 2)
 		if err := s.q.State("a").Err; err == nil || err.Error() != "failure 2" {
@@ -264,7 +264,7 @@ func TestAbortedRunKeepsTheCountOfFailures(t *testing.T) {
 		}
 		s = serve(t, reconcile.Reconciler[string]{Queue: d, Reconcile: func(context.Context, string) error { return errBoom }})
 		s.wantResult(t, "a", reconcile.OutcomeRetrying, 3)
-		s.end()
+		s.End()
 	})
 }
 
@@ -312,7 +312,7 @@ func TestCustomDequeuerGetsTheOutcome(t *testing.T) {
 			Workers:     2,
 			Admit:       places(1), // for which the last item waits
 		}, strings.Fields("good refuse plan look fail long wait")...)
-		s.end()
+		s.End()
 		q.journal.WantAll(t,
 			"0s dequeue good", "0s done good",
 			"0s dequeue refuse", "0s requeue refuse {Delay:0s MinDelay:1s Err:boom Recheck:false Reason:<nil> Done:true Aborted:false}",
@@ -350,7 +350,7 @@ func (q *badQueue) State(item string) (state reconcile.State) {
 
 func TestReconcilerGivesEachItemBackOnceAlthoughTheQueuePanics(t *testing.T) {
 	ends := map[string]func() error{"an error returned": func() error { return errBoom }}
-	for name := range failuresOfUserCode {
+	for name := range record.Failures {
 		ends[name] = failuresAs(name)
 	}
 	for name, end := range ends {
@@ -367,7 +367,7 @@ func TestReconcilerGivesEachItemBackOnceAlthoughTheQueuePanics(t *testing.T) {
 				runBubble(t, method+"/"+name+admitted, func(t *testing.T) {
 					q := &badQueue{ledger{record.New(), strings.Fields("good fail"), end}, method}
 					s := serve(t, reconcile.Reconciler[string]{Queue: q, Reconcile: mixed, Admit: admit})
-					err := s.wait()
+					err := s.Wait()
 					if returned := name == "an error returned"; isPanic(err) == returned || returned && !errors.Is(err, errBoom) {
 						t.Errorf("Run = %v, want how Dequeue ended", err)
 					}
@@ -406,7 +406,7 @@ func TestRunEndsWithItsQueueAfterALostLease(t *testing.T) {
 		}, "a")
 		pass(time.Minute)
 		q.broken <- struct{}{}
-		if err := s.wait(); !errors.Is(err, errBoom) || time.Since(s.began) != time.Minute {
+		if err := s.Wait(); !errors.Is(err, errBoom) || time.Since(s.began) != time.Minute {
 			t.Errorf("Run = %v after %v, want %v at once", err, time.Since(s.began), errBoom)
 		}
 	})
@@ -458,7 +458,7 @@ func TestLostLeaseAbortsOnlyThatRun(t *testing.T) {
 				synctest.Wait()
 				s.wantResult(t, "b", reconcile.OutcomeSucceeded, 0)
 				s.wantSilence(t, slog.LevelInfo)
-				s.end()
+				s.End()
 			})
 		}
 	}
@@ -501,7 +501,7 @@ func (c poorContext) Value(key any) any { c.fail("Value"); return c.Context.Valu
 
 // A Lease that ends badly, or gives no context, is a failure of that item alone.
 func TestPanicInLeaseFailsOnlyThatItem(t *testing.T) {
-	eachFailure(t, func(t *testing.T, name string, end func()) {
+	record.EachFailure(t, func(t *testing.T, name string, end func()) {
 		for _, lease := range []func(context.Context) context.Context{
 			func(context.Context) context.Context { end(); return nil },
 			func(context.Context) context.Context { return nil },
@@ -516,8 +516,8 @@ func TestPanicInLeaseFailsOnlyThatItem(t *testing.T) {
 				if st := s.q.State("bad"); bad.Outcome != reconcile.OutcomeRetrying || bad.Next != time.Minute || st.Phase != reconcile.PhaseWaiting || st.Failures != 1 {
 					t.Errorf("result %+v, the item is %+v, want a retry in 1m0s", bad, st)
 				}
-				s.log.onlyLine(t, slog.LevelInfo).mustSay(t, slog.LevelError, map[string]string{"item": "bad"}, "run panicked", "Lease")
-				s.end()
+				s.log.OnlyLine(t, slog.LevelInfo).MustSay(t, slog.LevelError, map[string]string{"item": "bad"}, "run panicked", "Lease")
+				s.End()
 			}
 		}
 	})
@@ -542,7 +542,7 @@ func TestRunUsesTheContextOfItsLease(t *testing.T) {
 			},
 			Timeout: time.Hour,
 		}, "bad")
-		s.end()
+		s.End()
 		if r := s.results.all()[0]; r.Outcome != reconcile.OutcomeAborted {
 			t.Errorf("result %+v, want %s", r, reconcile.OutcomeAborted)
 		}
@@ -553,7 +553,7 @@ func TestRunUsesTheContextOfItsLease(t *testing.T) {
 // the run begins, when its end is looked for, and as the run ends. The run fails,
 // or ends as it would have.
 func TestPanicInLeaseContextFailsOnlyThatItem(t *testing.T) {
-	eachFailure(t, func(t *testing.T, name string, end func()) {
+	record.EachFailure(t, func(t *testing.T, name string, end func()) {
 		for method := range strings.FieldsSeq("Done Err Deadline Value") {
 			for _, timeout := range []time.Duration{0, time.Hour} {
 				for _, err := range []error{nil, errBoom} {
@@ -577,7 +577,7 @@ func TestPanicInLeaseContextFailsOnlyThatItem(t *testing.T) {
 						if waits := st.Phase == reconcile.PhaseWaiting; st.Failures != failures || waits != (failures > 0) {
 							t.Errorf("%s: the item is %+v, want %d failures", at, st, failures)
 						}
-						s.end()
+						s.End()
 					}
 				}
 			}
@@ -587,22 +587,22 @@ func TestPanicInLeaseContextFailsOnlyThatItem(t *testing.T) {
 
 // Nor does the context that Run was called with harm more than a run.
 func TestPanicInContextErrFailsOnlyThatItem(t *testing.T) {
-	eachFailure(t, func(t *testing.T, name string, end func()) {
+	record.EachFailure(t, func(t *testing.T, name string, end func()) {
 		ctx := poorContext{t.Context(), "Err", time.Now().Add(time.Second), time.Now().Add(30 * time.Second), end}
 		q := reconcile.NewQueue[string]()
 		q.Enqueue("bad")
-		log := newLogBook()
+		log := record.NewLog()
 		r := reconcile.Reconciler[string]{
 			Queue:     q,
 			Reconcile: func(ctx context.Context, item string) error { time.Sleep(time.Second); return errBoom },
 			Timeout:   900 * time.Millisecond,
-			Logger:    log.logger(),
+			Logger:    log.Logger(),
 		}
 		time.AfterFunc(time.Minute, q.Close)
 		if err := r.Run(ctx); err != nil {
 			t.Errorf("Run = %v, want nil", err)
 		}
-		for _, l := range log.from(slog.LevelWarn) {
+		for _, l := range log.From(slog.LevelWarn) {
 			if strings.Contains(l.Message, "has not returned") {
 				t.Errorf("log line %v about a run that has returned", l)
 			}
@@ -644,8 +644,8 @@ func TestTimeoutEndsTheContextOfARunWithACause(t *testing.T) {
 		if r := s.wantResult(t, "a", reconcile.OutcomeRetrying, 1); r.Duration != 10*time.Second || r.Err != context.DeadlineExceeded {
 			t.Errorf("result = %+v, want a failure after 10s", r)
 		}
-		s.log.onlyLine(t, slog.LevelInfo).mustSay(t, slog.LevelWarn, map[string]string{"item": "a"}, "deadline exceeded")
-		s.end()
+		s.log.OnlyLine(t, slog.LevelInfo).MustSay(t, slog.LevelWarn, map[string]string{"item": "a"}, "deadline exceeded")
+		s.End()
 	})
 }
 
@@ -661,7 +661,7 @@ func TestTimeoutZeroMeansNone(t *testing.T) {
 		pass(1000 * time.Hour)
 		s.wantResult(t, "a", reconcile.OutcomeSucceeded, 0)
 		s.wantSilence(t, slog.LevelInfo) // a long run is not warned about
-		s.end()
+		s.End()
 	})
 }
 
@@ -683,12 +683,12 @@ func (s *service) wantWarnings(t *testing.T, item string, began, over, ended tim
 	t.Helper()
 	const tick = 500 * time.Millisecond
 	soonest, warned := over+tick, 0
-	for _, l := range s.log.from(slog.LevelWarn) {
+	for _, l := range s.log.From(slog.LevelWarn) {
 		if l.Attrs["item"].String() != item || !strings.Contains(l.Message, "has not returned") {
 			continue
 		}
 		at := l.At.Sub(s.began)
-		l.mustSay(t, slog.LevelWarn, map[string]string{"reconciler": "buckets", "age": (at - began).String(), "cause": cause.Error()})
+		l.MustSay(t, slog.LevelWarn, map[string]string{"reconciler": "buckets", "age": (at - began).String(), "cause": cause.Error()})
 		if at < soonest || at > soonest+tick || at > ended {
 			t.Errorf("warning %d about %s after %v, want it within %v of %v, and by %v", warned+1, item, at, tick, soonest, ended)
 		}
@@ -719,12 +719,12 @@ func TestRunThatIgnoresItsTimeoutIsLogged(t *testing.T) {
 				pass(10 * c.lasts)
 				s.wantWarnings(t, "stuck", 0, c.timeout, c.lasts, reconcile.ErrTimeout)
 				s.wantWarnings(t, "second", 7100*time.Millisecond, 7100*time.Millisecond+c.timeout, 7100*time.Millisecond+c.lasts, reconcile.ErrTimeout)
-				for _, l := range s.log.from(slog.LevelWarn) {
+				for _, l := range s.log.From(slog.LevelWarn) {
 					if l.Attrs["item"].String() == "quick" {
 						t.Errorf("warning about a run that ended in time: %v", l)
 					}
 				}
-				s.end()
+				s.End()
 			})
 		})
 	}
@@ -739,7 +739,7 @@ func TestRunThatIgnoresShutdownIsWaitedForAndLogged(t *testing.T) {
 						Reconcile: stuckFor(time.Hour, err), Name: "buckets", Grace: grace, Timeout: timeout,
 					}, "stuck")
 					pass(1300 * time.Millisecond)
-					s.end()
+					s.End()
 					if ended := time.Since(s.began); ended != time.Hour {
 						t.Errorf("Run returned %v after the run began, want it to wait", ended)
 					}
@@ -763,18 +763,18 @@ func TestRunThatBeganAfterShutdownIsLogged(t *testing.T) {
 		s := serve(t, reconcile.Reconciler[string]{Queue: lost, Reconcile: stuckFor(time.Hour, nil), Name: "buckets"}, "stuck")
 		pass(time.Hour)
 		s.wantWarnings(t, "stuck", 0, 0, time.Hour, reconcile.ErrLeaseLost)
-		s.end()
+		s.End()
 	})
 	synctest.Test(t, func(t *testing.T) {
-		log := newLogBook()
+		log := record.NewLog()
 		slow := funcHandler{log, func(r slog.Record) {
 			if r.Message == "run starts" {
 				time.Sleep(time.Minute)
 			}
 		}}
 		s := serve(t, reconcile.Reconciler[string]{Reconcile: stuckFor(time.Hour, nil), Logger: slog.New(slow)}, "stuck")
-		s.end()
-		if n := len(log.from(slog.LevelWarn)); n < 10 || n > 20 {
+		s.End()
+		if n := len(log.From(slog.LevelWarn)); n < 10 || n > 20 {
 			t.Errorf("%d warnings of a run that went on for an hour after its context ended, want about a dozen", n)
 		}
 	})
@@ -795,13 +795,13 @@ func TestTickerRunsOnlyDuringRuns(t *testing.T) {
 		runBubble(t, name, func(t *testing.T) {
 			q := newLeasing()
 			r := reconcile.Reconciler[string]{
-				Queue: q.q, Reconcile: stuckFor(10*time.Second, nil), Timeout: c.timeout, Grace: c.grace, Logger: unlogged(),
+				Queue: q.q, Reconcile: stuckFor(10*time.Second, nil), Timeout: c.timeout, Grace: c.grace, Logger: record.Unlogged(),
 			}
 			if c.lease {
 				r.Queue = q
 			}
 			run, ticking := reconcile.RunOf(&r)
-			loop := launch(t, reconcile.RunFunc(run))
+			loop := record.Launch(t, reconcile.RunFunc(run))
 			var got []string
 			look := func(d time.Duration) {
 				pass(d)
@@ -813,9 +813,9 @@ func TestTickerRunsOnlyDuringRuns(t *testing.T) {
 			look(time.Minute)
 			q.q.Enqueue("b")
 			look(5 * time.Second)
-			loop.cancel(errEnd)
+			loop.Cancel(errEnd)
 			look(time.Second)
-			loop.end()
+			loop.End()
 			if got := strings.Join(got, " "); got != c.want {
 				t.Errorf("the ticker runs: %s, want %s", got, c.want)
 			}
@@ -824,7 +824,7 @@ func TestTickerRunsOnlyDuringRuns(t *testing.T) {
 }
 
 func TestPanicInReconcileFailsOnlyThatItem(t *testing.T) {
-	eachFailure(t, func(t *testing.T, name string, end func()) {
+	record.EachFailure(t, func(t *testing.T, name string, end func()) {
 		for _, other := range []bool{false, true} {
 			var d reconcile.Dequeuer[string]
 			if other {
@@ -871,7 +871,7 @@ func TestPanicInReconcileFailsOnlyThatItem(t *testing.T) {
 			if got := s.q.State("bad").Err; got != r.Err {
 				t.Errorf("last error in the queue is %v, want %v", got, r.Err)
 			}
-			s.log.onlyLine(t, slog.LevelInfo).mustSay(t, slog.LevelError,
+			s.log.OnlyLine(t, slog.LevelInfo).MustSay(t, slog.LevelError,
 				map[string]string{"reconciler": "buckets", "item": "bad", "outcome": "retrying", "failures": "1"}, "run panicked", "panicsHere")
 
 			pass(time.Second) // the only worker goes on, and the item comes back
@@ -879,7 +879,7 @@ func TestPanicInReconcileFailsOnlyThatItem(t *testing.T) {
 			pass(time.Minute)
 			s.wantResult(t, "bad", reconcile.OutcomeRetrying, 2)
 			j.Want(t, "1s *reconcile.PanicError, 1", "1m2s *reconcile.PanicError, 2")
-			s.end()
+			s.End()
 		}
 	})
 }
@@ -893,11 +893,11 @@ func TestPanicValueSchedulesNoRun(t *testing.T) {
 				Retry:     reconcile.RetryPolicy(minutes).Limit(1),
 			}, "a")
 			s.wantResult(t, "a", reconcile.OutcomeRetrying, 1)
-			s.log.clear()
+			s.log.Clear()
 			pass(time.Minute)
 			s.wantResult(t, "a", reconcile.OutcomeGaveUp, 2)
-			s.log.onlyLine(t, slog.LevelInfo).mustSay(t, slog.LevelError, map[string]string{"outcome": "gave_up"}, "run panicked", value.Error())
-			s.end()
+			s.log.OnlyLine(t, slog.LevelInfo).MustSay(t, slog.LevelError, map[string]string{"outcome": "gave_up"}, "run panicked", value.Error())
+			s.End()
 		})
 	}
 }
@@ -927,7 +927,7 @@ func TestPanicInAHookSkipsTheLaterHooks(t *testing.T) {
 		{"result", all, "OnResult panicked"},
 	} {
 		t.Run(c.bad, func(t *testing.T) {
-			eachFailure(t, func(t *testing.T, name string, end func()) {
+			record.EachFailure(t, func(t *testing.T, name string, end func()) {
 				var hooks []string
 				first := true
 				hook := func(name string) {
@@ -937,7 +937,7 @@ func TestPanicInAHookSkipsTheLaterHooks(t *testing.T) {
 						end()
 					}
 				}
-				log := newLogBook()
+				log := record.NewLog()
 				s := serve(t, reconcile.Reconciler[string]{
 					Reconcile: func(context.Context, string) error {
 						hook("run")
@@ -967,8 +967,8 @@ func TestPanicInAHookSkipsTheLaterHooks(t *testing.T) {
 					t.Errorf("the item is %+v, due in %v, want that in %v to %v", st, in, least, most)
 				}
 				var logged strings.Builder
-				for _, l := range log.from(slog.LevelError) {
-					l.mustSay(t, slog.LevelError, map[string]string{"item": "a"}, "panicsHere")
+				for _, l := range log.From(slog.LevelError) {
+					l.MustSay(t, slog.LevelError, map[string]string{"item": "a"}, "panicsHere")
 					logged.WriteString(l.Message)
 				}
 				if logged.String() != c.logged {
@@ -980,7 +980,7 @@ func TestPanicInAHookSkipsTheLaterHooks(t *testing.T) {
 				if got := strings.Join(hooks, ", "); got != all {
 					t.Errorf("hooks of the next run: %s, want %s", got, all)
 				}
-				s.end()
+				s.End()
 			})
 		})
 	}
@@ -988,7 +988,7 @@ func TestPanicInAHookSkipsTheLaterHooks(t *testing.T) {
 
 // Not even the line that says what failed can be logged, nor a warning.
 func TestPanicInLoggerLosesNeitherItemNorWorker(t *testing.T) {
-	eachFailure(t, func(t *testing.T, name string, end func()) {
+	record.EachFailure(t, func(t *testing.T, name string, end func()) {
 		for where, h := range map[string]badHandler{
 			"Enabled":   {end: end, enabled: true},
 			"Handle":    {end: end, handle: true},
@@ -1012,7 +1012,7 @@ func TestPanicInLoggerLosesNeitherItemNorWorker(t *testing.T) {
 			s.q.Remove("plan")
 			s.q.Enqueue("stuck")
 			time.Sleep(time.Second)
-			s.end()
+			s.End()
 			if took := time.Since(s.began); took != time.Hour || s.q.Has("stuck") {
 				t.Errorf("%s: Run returned after %v, stuck is %+v, want it done after an hour", where, took, s.q.State("stuck"))
 			}
@@ -1023,7 +1023,7 @@ func TestPanicInLoggerLosesNeitherItemNorWorker(t *testing.T) {
 // Reconcile panics, and so does the policy that is asked about that: once. That
 // the worker's last run was aborted does not matter.
 func TestPanicInRetryPolicyAfterAPanicKeepsTheItem(t *testing.T) {
-	eachFailure(t, func(t *testing.T, name string, end func()) {
+	record.EachFailure(t, func(t *testing.T, name string, end func()) {
 		q, asked, runs := newLeasing(), 0, 0
 		s := serve(t, reconcile.Reconciler[string]{
 			Queue: q,
@@ -1042,7 +1042,7 @@ func TestPanicInRetryPolicyAfterAPanicKeepsTheItem(t *testing.T) {
 		if st := s.q.State("bad"); asked != 1 || st.Phase != reconcile.PhaseWaiting || st.Failures != 1 || !within(time.Until(st.Due), 0, time.Second) {
 			t.Errorf("the policy was asked %d times, and the item is %+v, want a retry by DefaultRetry, and once", asked, st)
 		}
-		s.end()
+		s.End()
 	})
 }
 
@@ -1058,7 +1058,7 @@ func (e badMessage) Error() string { e.end(); return "" }
 
 // In the log, and where the tree of the error is looked through.
 func TestPanicInsideAnErrorLosesNeitherItemNorWorker(t *testing.T) {
-	eachFailure(t, func(t *testing.T, name string, end func()) {
+	record.EachFailure(t, func(t *testing.T, name string, end func()) {
 		var typedNil *fs.PathError
 		for _, err := range []error{typedNil, badMessage{end}, badTree{end}} {
 			s := serve(t, reconcile.Reconciler[string]{
@@ -1072,7 +1072,7 @@ func TestPanicInsideAnErrorLosesNeitherItemNorWorker(t *testing.T) {
 					}
 					return nil
 				},
-				Logger: unlogged(),
+				Logger: record.Unlogged(),
 			}, "bad", "good")
 			s.wantResult(t, "good", reconcile.OutcomeSucceeded, 0)
 			if st := s.q.State("bad"); st.Phase != reconcile.PhaseWaiting || st.Failures != 1 {
@@ -1080,7 +1080,7 @@ func TestPanicInsideAnErrorLosesNeitherItemNorWorker(t *testing.T) {
 			}
 			s.q.Enqueue("aborted")
 			pass(time.Millisecond)
-			s.end()
+			s.End()
 			s.wantItem(t, "aborted", reconcile.PhaseReady, 0, 0)
 		}
 	})
@@ -1088,21 +1088,21 @@ func TestPanicInsideAnErrorLosesNeitherItemNorWorker(t *testing.T) {
 
 // Shutdown is silent about runs that end with an error. A panic is still a fault.
 func TestPanicDuringShutdownIsLoggedAndKeepsTheItem(t *testing.T) {
-	eachFailure(t, func(t *testing.T, name string, end func()) {
+	record.EachFailure(t, func(t *testing.T, name string, end func()) {
 		s := serve(t, reconcile.Reconciler[string]{
 			Reconcile: func(ctx context.Context, _ string) error { <-ctx.Done(); end(); return nil },
 			Workers:   3,
 		}, "a", "b")
 		pass(time.Second)
-		s.end()
+		s.End()
 		s.wantItem(t, "a", reconcile.PhaseWaiting, time.Minute, 1)
 		s.wantItem(t, "b", reconcile.PhaseWaiting, time.Minute, 1)
-		lines := s.log.from(slog.LevelError)
+		lines := s.log.From(slog.LevelError)
 		if len(lines) != 2 {
 			t.Errorf("log lines %v, want one for each panic", lines)
 		}
 		for _, l := range lines {
-			l.mustSay(t, slog.LevelError, nil, "run panicked", "panicsHere")
+			l.MustSay(t, slog.LevelError, nil, "run panicked", "panicsHere")
 		}
 	})
 }
@@ -1140,7 +1140,7 @@ func TestAdmitIsCalledBeforeEachRunAndDoneAfterIt(t *testing.T) {
 			"0s admit", "1s admit", // one worker at a time: the others wait for it
 			"11s run good", "11s left succeeded, <nil>, 10s", "11s result succeeded after 1s and 10s",
 			"12s run fail", "12s left retrying, boom, 10s", fmt.Sprintf("12s result retrying after %v and 10s", waited))
-		s.end()
+		s.End()
 	})
 }
 
@@ -1162,7 +1162,7 @@ func TestAdmitDelaysOneItemPerRun(t *testing.T) {
 		if got := len(s.results.all()); got != 3 { // a for its event
 			t.Errorf("%d runs, want 3: %v", got, s.results.all())
 		}
-		s.end()
+		s.End()
 	})
 }
 
@@ -1173,7 +1173,7 @@ func TestRunWithAdmitEndsWithItsQueue(t *testing.T) {
 		s := serve(t, reconcile.Reconciler[string]{Queue: q, Admit: admit, Workers: 3}, "a")
 		pass(time.Minute)
 		q.Close()
-		if err := s.wait(); err != nil || time.Since(s.began) != time.Minute {
+		if err := s.Wait(); err != nil || time.Since(s.began) != time.Minute {
 			t.Errorf("Run = %v after %v, want nil at once", err, time.Since(s.began))
 		}
 	})
@@ -1213,14 +1213,14 @@ func TestAdmitThatReturnsAfterShutdownStartsNoRun(t *testing.T) {
 					},
 				}, "a", "b")
 				pass(time.Minute)
-				s.end()
+				s.End()
 				j.Want(t, ends.want...)
 				if len(s.results.all()) != 0 {
 					t.Errorf("results %v, want none", s.results.all())
 				}
 				s.wantItem(t, "a", reconcile.PhaseReady, 0, 0)
 				s.wantItem(t, "b", reconcile.PhaseReady, 0, 0)
-				if lines := s.log.from(slog.LevelDebug); (len(lines) != 0) != strings.Contains(name, "panics") {
+				if lines := s.log.From(slog.LevelDebug); (len(lines) != 0) != strings.Contains(name, "panics") {
 					t.Errorf("log: %v", lines)
 				}
 			})
@@ -1268,14 +1268,14 @@ func TestAdmitContextEndsWhenLeaseIsLost(t *testing.T) {
 				t.Error("what was leased for a wait does not end with it")
 			}
 		}
-		s.end()
+		s.End()
 	})
 }
 
 // An Admit that cannot go on ends Run, and keeps the item.
 func TestAdmitThatFailsEndsRun(t *testing.T) {
 	ends := map[string]func() error{"an error returned": func() error { return errBoom }}
-	for name := range failuresOfUserCode {
+	for name := range record.Failures {
 		ends[name] = failuresAs(name)
 	}
 	for name, end := range ends {
@@ -1292,7 +1292,7 @@ func TestAdmitThatFailsEndsRun(t *testing.T) {
 						return nil, end()
 					},
 				}, "a", "b", "c")
-				err := s.wait()
+				err := s.Wait()
 				if returned := name == "an error returned"; isPanic(err) == returned || returned && !errors.Is(err, errBoom) || !strings.HasPrefix(err.Error(), "reconcile: admit: ") {
 					t.Errorf("Run = %v, want how Admit ended", err)
 				}
@@ -1321,7 +1321,7 @@ func TestDoneIsCalledAlthoughAdmitFailed(t *testing.T) {
 				}, errBoom
 			},
 		}, "a")
-		if err := s.wait(); !errors.Is(err, errBoom) {
+		if err := s.Wait(); !errors.Is(err, errBoom) {
 			t.Errorf("Run = %v, want the error of Admit", err)
 		}
 		if diff := cmp.Diff([]string{"aborted boom 0s"}, left); diff != "" {
@@ -1338,13 +1338,13 @@ func TestAdmitThatIgnoresItsContextIsLogged(t *testing.T) {
 			_, admit := admitAfter(10 * time.Minute)
 			s := serve(t, reconcile.Reconciler[string]{Queue: q, Admit: admit, Grace: grace}, "a")
 			pass(time.Minute)
-			s.end()
+			s.End()
 			if took := time.Since(s.began); took != 10*time.Minute {
 				t.Errorf("Run returned after %v, want 10m0s", took)
 			}
 			var ages []string
-			for _, l := range s.log.from(slog.LevelDebug) {
-				l.mustSay(t, slog.LevelWarn, map[string]string{"item": "a", "cause": errEnd.Error()}, "Admit has not returned")
+			for _, l := range s.log.From(slog.LevelDebug) {
+				l.MustSay(t, slog.LevelWarn, map[string]string{"item": "a", "cause": errEnd.Error()}, "Admit has not returned")
 				ages = append(ages, l.Attrs["age"].String())
 			}
 			if want := []string{"1m0.5s", "2m1s", "4m2s", "8m4s"}; !slices.Equal(ages, want) {
@@ -1362,8 +1362,8 @@ func TestAdmitThatHasReturnedIsNotLogged(t *testing.T) {
 			Reconcile: func(context.Context, string) error { time.Sleep(10 * time.Minute); return nil },
 		}, "a", "b") // b waits for Admit until the end
 		pass(time.Minute)
-		s.end()
-		if lines := s.log.from(slog.LevelWarn); len(lines) > 0 {
+		s.End()
+		if lines := s.log.From(slog.LevelWarn); len(lines) > 0 {
 			t.Errorf("lines %v, want none", lines)
 		}
 	})
@@ -1389,9 +1389,9 @@ func TestWarningsAboutAdmitNameTheCurrentCall(t *testing.T) {
 			},
 		}, "bad")
 		pass(4200 * time.Millisecond)
-		s.end()
+		s.End()
 		var ages []string
-		for _, l := range s.log.from(slog.LevelWarn) {
+		for _, l := range s.log.From(slog.LevelWarn) {
 			ages = append(ages, l.Attrs["age"].String())
 		}
 		if want := []string{"1.5s", "1.5s"}; !slices.Equal(ages, want) {
@@ -1403,7 +1403,7 @@ func TestWarningsAboutAdmitNameTheCurrentCall(t *testing.T) {
 // A Lease or its context that ends badly while its item waits for Admit is a failure
 // of that item, or none, and loses nothing. No run starts without Admit.
 func TestPanicInLeaseContextDuringAdmit(t *testing.T) {
-	eachFailure(t, func(t *testing.T, name string, end func()) {
+	record.EachFailure(t, func(t *testing.T, name string, end func()) {
 		for method := range strings.FieldsSeq("Lease Done Err Deadline Value") {
 			began, left, admitted := time.Now(), 0, 0
 			leases, runs, aborted := 0, 0, 0
@@ -1448,7 +1448,7 @@ func TestPanicInLeaseContextDuringAdmit(t *testing.T) {
 			if admitted == 0 || left != admitted {
 				t.Errorf("%s: admitted %d times, and left %d times", method, admitted, left)
 			}
-			s.end()
+			s.End()
 		}
 	})
 }
@@ -1464,13 +1464,13 @@ func TestRunWhoseErrorHangsIsLogged(t *testing.T) {
 			},
 		}, "a")
 		pass(4 * time.Minute)
-		for _, l := range s.log.from(slog.LevelWarn) {
-			l.mustSay(t, slog.LevelWarn, map[string]string{"item": "a", "cause": reconcile.ErrTimeout.Error()}, "run has not returned")
+		for _, l := range s.log.From(slog.LevelWarn) {
+			l.MustSay(t, slog.LevelWarn, map[string]string{"item": "a", "cause": reconcile.ErrTimeout.Error()}, "run has not returned")
 		}
-		if n := len(s.log.from(slog.LevelWarn)); n != 2 {
+		if n := len(s.log.From(slog.LevelWarn)); n != 2 {
 			t.Errorf("%d warnings, want 2", n)
 		}
-		s.end()
+		s.End()
 	})
 }
 
@@ -1505,8 +1505,8 @@ func TestPanicInRequeueAfterAdmitEndsRun(t *testing.T) {
 				},
 			}, "a", "b")
 			pass(time.Minute)
-			s.cancel(errEnd)
-			err := s.wait()
+			s.Cancel(errEnd)
+			err := s.Wait()
 			for _, text := range c.want {
 				if err == nil || !strings.Contains(err.Error(), text) {
 					t.Errorf("Run = %v, want %q in it", err, text)
@@ -1524,14 +1524,14 @@ func TestPolicyThatPanicsIsReplaced(t *testing.T) {
 	asked := func(err error, _ int) (time.Duration, bool) { panic(err.Error()) }
 	for _, err := range []error{errBoom, (*hookError)(nil)} {
 		inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {
-			r := launch(t, &reconcile.Reconciler[string]{Queue: q, Retry: asked, Logger: slog.New(slog.DiscardHandler), Reconcile: func(context.Context, string) error { return err }})
+			r := record.Launch(t, &reconcile.Reconciler[string]{Queue: q, Retry: asked, Logger: slog.New(slog.DiscardHandler), Reconcile: func(context.Context, string) error { return err }})
 			q.Enqueue("x")
 			synctest.Wait()
 			s := q.State("x")
 			if in := time.Until(s.Due); s.Phase != reconcile.PhaseWaiting || s.Failures != 1 || in < time.Second/2 || in > time.Second {
 				t.Errorf("the item is %+v, due in %v, want it retried within a second", s, in)
 			}
-			r.end()
+			r.End()
 		})
 	}
 }
@@ -1548,7 +1548,7 @@ func TestContextOfARunEndsWithTheRun(t *testing.T) {
 			ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
 			defer cancel()
 			q := reconcile.NewQueue[int]()
-			r := &reconcile.Reconciler[int]{Queue: q, Timeout: timeout, Logger: unlogged(), Reconcile: func(ctx context.Context, i int) error {
+			r := &reconcile.Reconciler[int]{Queue: q, Timeout: timeout, Logger: record.Unlogged(), Reconcile: func(ctx context.Context, i int) error {
 				kept = ctx
 				if i > 0 {
 					return nil // asks for nothing
@@ -1599,7 +1599,7 @@ func TestTimeoutEndsWithTheRun(t *testing.T) {
 		}, "bad")
 		pass(time.Minute)
 		wantCause(t, under, context.Canceled)
-		s.end()
+		s.End()
 	})
 }
 
@@ -1612,7 +1612,7 @@ func TestContextOfARunKeepsItsError(t *testing.T) {
 		q := reconcile.NewQueue[int]()
 		q.Enqueue(1)
 		var kept context.Context
-		r := &reconcile.Reconciler[int]{Queue: q, Logger: unlogged(), Reconcile: func(ctx context.Context, _ int) error { kept = ctx; return nil }}
+		r := &reconcile.Reconciler[int]{Queue: q, Logger: record.Unlogged(), Reconcile: func(ctx context.Context, _ int) error { kept = ctx; return nil }}
 		done := startWait(func() error { return r.Run(ctx) })
 		synctest.Wait()
 		before := kept.Err()
@@ -1654,7 +1654,7 @@ func TestAdmitIsToldNoDeadline(t *testing.T) {
 			q := reconcile.NewQueue[string]()
 			q.Enqueue("a")
 			r := &reconcile.Reconciler[string]{
-				Queue: q, Logger: unlogged(),
+				Queue: q, Logger: record.Unlogged(),
 				Admit: func(ctx context.Context) (func(reconcile.Outcome, error, time.Duration), error) {
 					if deadline, ok := ctx.Deadline(); ok {
 						return nil, fmt.Errorf("the wait would end after %v", deadline)
@@ -1685,7 +1685,7 @@ func TestApplyClosesItsOwnQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		box := new([64]byte)
 		gone := weak.Make(box)
-		r := &reconcile.Reconciler[boxed]{Logger: unlogged(), Reconcile: func(context.Context, boxed) error { return reconcile.RecheckWithin(time.Hour) }}
+		r := &reconcile.Reconciler[boxed]{Logger: record.Unlogged(), Reconcile: func(context.Context, boxed) error { return reconcile.RecheckWithin(time.Hour) }}
 		if err := r.Apply(t.Context(), boxed{1, box}); err != nil {
 			t.Fatal(err)
 		}

@@ -15,49 +15,46 @@ import (
 	"time"
 )
 
-// A Poller lists items repeatedly, and offers them to a queue. It is the source for
-// things that cannot be watched, and the resync for things that can. Each poll runs every
-// listed item that has no next run, or only a recheck. So an item whose run returned
-// RecheckWithin(time.Hour) runs each Period, and so does an item that failed with a
-// [Terminal] error.
+// A Poller lists items repeatedly and offers them to a queue. It is the source for things
+// that cannot be watched, and the resync for things that can.
 //
-// A poll does nothing for an item that it lacks. To list the desired and the existing
-// things, and to delete safely what is surplus, use package keep.
+// Each poll offers the items that it lists. An offered item runs, unless it is in flight or
+// has a next run that is more than a recheck. So an item whose run returned
+// RecheckWithin(time.Hour), or a Terminal error, runs again each Period. A poll does nothing
+// for an item that it lacks: package keep lists both sides, and deletes safely.
 //
-// Queue, GetItems and Period are required; the zero value of every other field is a good
-// default. They must not be changed while Run goes on.
+// Queue, GetItems and Period are required. The fields must not be changed while Run goes on.
 type Poller[T comparable] struct {
-	// Queue is offered each item that GetItems returns.
-	Queue Enqueuer[T]
+	Queue Enqueuer[T] // is offered each item that GetItems returns
 
-	// GetItems lists the items. Its ctx ends one Period after the poll began.
-	// If it returns an error besides items, they are offered all the same. It
-	// is not called again before it has returned.
+	// GetItems lists the items. Its ctx ends ten Periods after the poll began. If it returns
+	// items and an error, the items are offered, and the error is logged. It is not called
+	// again before it has returned. Run warns if it has not returned although its ctx has
+	// ended, again each time its age has doubled.
 	GetItems func(ctx context.Context) ([]T, error)
 
 	// Period is the time from the start of one poll to the start of the next, at least a
-	// millisecond. If a poll takes longer and succeeds, a pause of one Period follows it.
+	// millisecond. A poll that takes longer is followed by a pause of one Period.
 	Period time.Duration
 
-	// Jitter makes each period, and each back-off, longer or shorter at random, by up
-	// to this part of it, from 0 to 1; so pollers that were started together drift
-	// apart. In a bubble of testing/synctest it follows from the time and Name: pollers
-	// drift apart only if their names differ.
+	// Jitter makes each period, and each back-off, longer or shorter at random, by up to this
+	// part of it, 0 to 1, so that pollers that were started together drift apart. In a bubble
+	// of testing/synctest they do so only if their names differ.
 	Jitter float64
 
 	Name   string       // for logs
-	Logger *slog.Logger // nil means Logger(ctx) of Run: that of the Group, and outside of one slog.Default()
+	Logger *slog.Logger // nil means Logger(ctx) of the ctx of Run
 
 	wake atomic.Pointer[chan struct{}] // notified by Trigger; nil while Run does not go on
 }
 
-// Run polls at once and then every Period, until ctx is done; it then waits for
-// the poll in flight and returns nil. It returns a [Terminal] error at once if a field is
-// missing or out of its range, and an error if it is running already.
+// Run polls at once and then every Period, until ctx is done. It then waits for the poll in
+// flight and returns nil. It returns a [Terminal] error at once if a field is missing or out
+// of its range, and an error if it is running already.
 //
-// A poll that fails or panics is retried after 1 s, 2 s, 4 s and so on, but no later than
-// one Period after the failed poll began, or after its end if it took a Period or longer.
-// Run logs the 1st, 2nd, 4th, 8th … failure in a row, and the next success.
+// A poll that fails or panics is retried after 1 s, 2 s, 4 s and so on, and at the latest
+// when the next would begin. Run logs the 1st, 2nd, 4th, 8th … failure in a row, and the
+// next success.
 func (p *Poller[T]) Run(ctx context.Context) error {
 	if err := p.check(); err != nil {
 		return Terminal(err)
@@ -170,10 +167,10 @@ func (p *Poller[T]) left(period, took time.Duration) time.Duration {
 	return max(0, period-took)
 }
 
-// Trigger makes the poller poll soon: when the poll in flight has returned, and at least
-// one second after that poll began. It never puts off the next poll. After a poll that
-// failed, the back-off stays. All calls before the next poll begins count as one, also
-// those before Run. Trigger never blocks, and may be called from any goroutine.
+// Trigger makes the Poller poll soon: when the poll in flight has returned, and at least one
+// second after it began. The back-off of a poll that failed stays. All calls before the next
+// poll count as one, also those before Run. Trigger does not block, and may be called from
+// any goroutine.
 func (p *Poller[T]) Trigger() {
 	if wake := p.wake.Load(); wake != nil { // else Run begins with a poll
 		select {

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/internal/record"
 )
 
 // polls lets a Poller work for some time and returns when each poll began.
@@ -33,11 +34,11 @@ func polls(t *testing.T, p *reconcile.Poller[string], d time.Duration, poll func
 		p.Queue = newTray[string]()
 	}
 	if p.Logger == nil {
-		p.Logger = unlogged()
+		p.Logger = record.Unlogged()
 	}
-	run := launch(t, p)
+	run := record.Launch(t, p)
 	time.Sleep(d)
-	run.end()
+	run.End()
 	return starts
 }
 
@@ -119,7 +120,7 @@ func TestPollerEndsTheContextOfAPollWithItsPeriod(t *testing.T) {
 		var polled []context.Context
 		var starts, ends []time.Duration
 		began := time.Now()
-		run := launch(t, &reconcile.Poller[string]{
+		run := record.Launch(t, &reconcile.Poller[string]{
 			Queue: newTray[string](),
 			GetItems: func(ctx context.Context) ([]string, error) {
 				polled = append(polled, ctx)
@@ -132,7 +133,7 @@ func TestPollerEndsTheContextOfAPollWithItsPeriod(t *testing.T) {
 				return nil, ctx.Err()
 			},
 			Period: 10 * time.Second,
-			Logger: unlogged(),
+			Logger: record.Unlogged(),
 		})
 		time.Sleep(15 * time.Second)
 		synctest.Wait()
@@ -146,13 +147,13 @@ func TestPollerEndsTheContextOfAPollWithItsPeriod(t *testing.T) {
 		if err := polled[1].Err(); err != context.Canceled {
 			t.Errorf("the context of a poll that has returned has error %v, want %v: its timer is stopped", err, context.Canceled)
 		}
-		run.end()
+		run.End()
 	})
 }
 
 func TestPollerTriesAFailedPollAgainWithBackoff(t *testing.T) {
 	fails := map[string]func(){"error": func() {}}
-	maps.Copy(fails, failuresOfUserCode)
+	maps.Copy(fails, record.Failures)
 	for name, end := range fails {
 		runBubble(t, name, func(t *testing.T) {
 			const period = 30 * time.Second
@@ -197,10 +198,10 @@ func TestPollerBackoffIsNoLongerThanThePeriodFromStartToStart(t *testing.T) {
 func TestPollerLogsFailuresByTheirCount(t *testing.T) {
 	boom, cold, textless := errors.New("boom"), errors.New("cold"), badMessage{func() { panic("no text") }}
 	replies := []error{boom, boom, boom, boom, cold, cold, boom, boom, nil, nil, boom, textless, textless}
-	book := newLogBook()
-	setDefaultLogger(t, book) // that is what a nil Logger means
+	book := record.NewLog()
+	record.SetDefaultLogger(t, book) // that is what a nil Logger means
 	synctest.Test(t, func(t *testing.T) {
-		run := launch(t, &reconcile.Poller[string]{
+		run := record.Launch(t, &reconcile.Poller[string]{
 			Queue: newTray[string](),
 			GetItems: func(ctx context.Context) ([]string, error) {
 				if len(replies) == 0 {
@@ -215,7 +216,7 @@ func TestPollerLogsFailuresByTheirCount(t *testing.T) {
 		})
 		time.Sleep(time.Hour)
 		var got []string
-		for _, line := range book.from(slog.LevelInfo) {
+		for _, line := range book.From(slog.LevelInfo) {
 			got = append(got, fmt.Sprintf("%v %s %v %v", line.Level, line.Message, line.Attrs["failures"], line.Attrs["err"].Any() != nil))
 			if line.Level == slog.LevelError && line.Attrs["failures"].Int64() == 1 && line.Attrs["err"].Any() != error(boom) {
 				t.Errorf("line %q has another error than that of the listing", line.Message)
@@ -233,7 +234,7 @@ func TestPollerLogsFailuresByTheirCount(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("log lines:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
-		run.end()
+		run.End()
 	})
 }
 
@@ -241,7 +242,7 @@ func TestPollerLogsFailuresByTheirCount(t *testing.T) {
 // listing does not hide the panic.
 func TestPollerContinuesAfterAPanicInItsQueue(t *testing.T) {
 	for _, partial := range []error{nil, errBoom} {
-		eachFailure(t, func(t *testing.T, _ string, end func()) {
+		record.EachFailure(t, func(t *testing.T, _ string, end func()) {
 			q := newTray[string]()
 			bad := reconcile.Filter[string](q, func(item string) bool {
 				if strings.HasPrefix(item, "bad") {
@@ -249,14 +250,14 @@ func TestPollerContinuesAfterAPanicInItsQueue(t *testing.T) {
 				}
 				return true
 			})
-			book := newLogBook()
-			p := &reconcile.Poller[string]{Queue: bad, Period: time.Second / 4, Name: "regions", Logger: book.logger()}
+			book := record.NewLog()
+			p := &reconcile.Poller[string]{Queue: bad, Period: time.Second / 4, Name: "regions", Logger: book.Logger()}
 			polls(t, p, time.Second/3, func(n int) ([]string, error) {
 				return [][]string{{"a", "bad", "b", "bad2", "c"}, {"d"}}[n-1], []error{partial, nil}[n-1]
 			})
 			q.Want(t, "0s offer a", "0s offer b", "0s offer c", "250ms offer d")
-			line := book.onlyLine(t, slog.LevelWarn)
-			line.mustSay(t, slog.LevelError, map[string]string{"poller": "regions", "failures": "1"}, "poll failed", "offering bad: ", "panicsHere")
+			line := book.OnlyLine(t, slog.LevelWarn)
+			line.MustSay(t, slog.LevelError, map[string]string{"poller": "regions", "failures": "1"}, "poll failed", "offering bad: ", "panicsHere")
 			if got := line.Attrs["err"].Any().(error); errors.Is(got, errBoom) != (partial != nil || strings.Contains(got.Error(), "panic: boom")) {
 				t.Errorf("the line has the error %v, want that of the listing in it: %v", got, partial)
 			}
@@ -419,16 +420,16 @@ func TestPollerRunTwiceAtATimeIsAnError(t *testing.T) {
 			GetItems: func(context.Context) ([]string, error) { return nil, nil },
 			Period:   time.Second,
 		}
-		first := launch(t, p)
+		first := record.Launch(t, p)
 		synctest.Wait()
-		if err := launch(t, p).wait(); err == nil || errors.Is(err, reconcile.ErrTerminal) {
+		if err := record.Launch(t, p).Wait(); err == nil || errors.Is(err, reconcile.ErrTerminal) {
 			t.Errorf("second Run at a time = %v, want an error that may pass", err)
 		}
-		if first.returned() {
+		if first.Returned() {
 			t.Error("the first Run was ended by the second")
 		}
-		first.end()
-		launch(t, p).end() // one after the other is fine
+		first.End()
+		record.Launch(t, p).End() // one after the other is fine
 	})
 }
 
@@ -444,17 +445,17 @@ func TestPollerShutdownLogsNothing(t *testing.T) {
 		"during a poll that heeds ctx":   {func(ctx context.Context) ([]string, error) { <-ctx.Done(); return nil, context.Cause(ctx) }, 0},
 	} {
 		runBubble(t, name, func(t *testing.T) {
-			book := newLogBook()
-			run := launch(t, &reconcile.Poller[string]{Queue: newTray[string](), GetItems: c.poll, Period: time.Hour, Logger: book.logger()})
+			book := record.NewLog()
+			run := record.Launch(t, &reconcile.Poller[string]{Queue: newTray[string](), GetItems: c.poll, Period: time.Hour, Logger: book.Logger()})
 			time.Sleep(time.Nanosecond)
 			synctest.Wait()
-			book.clear()
+			book.Clear()
 			began := time.Now()
-			run.end()
+			run.End()
 			if took := time.Since(began); took != c.took {
 				t.Errorf("Run returned %v after ctx was done, want %v", took, c.took)
 			}
-			if lines := book.from(slog.LevelInfo); len(lines) != 0 {
+			if lines := book.From(slog.LevelInfo); len(lines) != 0 {
 				t.Errorf("shutdown was not silent: %v", lines)
 			}
 		})
@@ -462,7 +463,7 @@ func TestPollerShutdownLogsNothing(t *testing.T) {
 }
 
 func TestPollerContinuesAfterAPanicInItsLogger(t *testing.T) {
-	for name, end := range failuresOfUserCode {
+	for name, end := range record.Failures {
 		runBubble(t, name, func(t *testing.T) {
 			p := &reconcile.Poller[string]{Period: time.Second, Logger: slog.New(badHandler{end: end, handle: true})}
 			starts := polls(t, p, 10*time.Second, func(n int) ([]string, error) {

@@ -18,37 +18,29 @@ import (
 // to one worker at a time, in the order in which the items became ready; see also
 // Background.
 //
-// An item is an identity, never a payload: a run looks up the rest. For each item the
-// queue keeps one entry, which says whether the item is in flight (taken and not yet
-// given back), whether it has a next run, and how often it failed in a row. An item with
-// neither a run in flight nor a next run has no entry, so its count of failures is zero.
+// An item is an identity, never a payload. The queue keeps one entry for each: whether it
+// is in flight (taken and not yet given back), its next run, and its failures in a row. An
+// item with neither a run in flight nor a next run has no entry.
 //
-// A next run has two times: it is due at the latest at [State].Due, and no event starts
-// it before [State].NotBefore. [Queue.Enqueue] reports an event: the item becomes ready
-// now, or at NotBefore if that is later. No event is lost: an event that comes while the
-// item is in flight is followed by a run that starts after the event. Only [Queue.Remove]
-// and [Queue.Close] cancel it. [Queue.Offer] reports that the item exists, as a poll
-// does. It is ignored if the item is in flight, or has a next run that is not only a
-// recheck.
+// A next run is due at [State].Due at the latest, and no event starts it before
+// [State].NotBefore. The package comment has the table of what each method does with it.
+// Only Remove and Close cancel an event.
 //
-// Make a Queue with [NewQueue]. The methods of a zero Queue panic. All methods panic, and
-// leave the queue as it was, for an item that could never be found again: a NaN, or an
-// interface that holds a value that cannot be compared. All methods may be called from
-// any goroutine. Only Dequeue, EnqueueAndWait and WaitIdle block. A queue has no
-// goroutine of its own, and one timer while an item waits.
+// Make a Queue with [NewQueue]; the methods of a zero Queue panic. All methods panic, and
+// change nothing, for an item that could never be found again: a NaN, or an interface that
+// holds a value that cannot be compared. All may be called from any goroutine. Only Dequeue,
+// EnqueueAndWait and WaitIdle block. A queue has no goroutine of its own, and one timer
+// while an item waits.
 type Queue[T comparable] struct {
-	// Background, if it is a number n above 0, splits the ready items into two lines. Items
-	// that become ready with an event join the first line. Items that only an Offer, a retry,
-	// a scheduled run or a recheck made ready join the second, the background. The first line
-	// is taken first, but of every n items at least one is taken from the background
-	// while it has any. So an event does not wait behind a poll of all items, or behind
-	// the retries of an outage. The cost: items in the background wait longer, and the
-	// order in which items became ready holds only within each line.
+	// Background, if it is n > 0, splits the ready items into two lines, so that an event
+	// does not wait behind a poll of all items, or behind the retries of an outage. Items
+	// with an event join the first line. Items that only an Offer, a retry, a scheduled run or
+	// a recheck made ready join the second, the background. The first line is taken first, but
+	// of every n items at least one is taken from the background while it has any. An event
+	// moves its item from the background to the tail of the first line.
 	//
-	// Enqueue and EnqueueNow move an item from the background to the tail of the first
-	// line. With 0 all items wait in one line. 8 is a good value for most services. With
-	// 1 every item is taken from the background while it has any, so the first line
-	// waits. Set it before the first use of the queue, and do not change it.
+	// 0 means one line. 8 is good for most services. With 1 the first line waits for the
+	// background. Set it before the first use.
 	Background int
 
 	base time.Time // of the clock, see now
@@ -98,10 +90,9 @@ type Queue[T comparable] struct {
 	enqueued, coalesced, taken, requeued uint64
 }
 
-// NewQueue returns an empty queue. It panics if T is a pointer, a channel or a
-// function type, because equal items would not be found equal: use a key, such as a
-// name or a struct of names, and look up the rest when the item runs. The same holds for
-// fields of these types inside of T, which NewQueue does not check.
+// NewQueue returns an empty queue. It panics if T is a pointer, a channel or a function type,
+// because equal items would not be found equal: use a key, such as a name or a struct of
+// names. It does not check the fields of a struct.
 func NewQueue[T comparable]() *Queue[T] {
 	t := reflect.TypeFor[T]()
 	switch t.Kind() {
@@ -117,45 +108,35 @@ func NewQueue[T comparable]() *Queue[T] {
 	}
 }
 
-// Enqueue reports an event: something happened to the item. The item becomes ready now,
-// or at the NotBefore time of its next run if that is later ([RequeueAfter],
-// [Queue.EnqueueAfter], the first second after a failure). If the item is in flight, its
-// next run is ready when the item is given back, unless it has a next run that no event
-// may start yet. See [Queue.Requeue] for a run that failed or returned RequeueAfter.
-// Enqueue keeps the count of failures. It never blocks. On a closed queue it does nothing.
+// Enqueue reports an event: something happened to the item. The item becomes ready now, or
+// at the NotBefore of its next run. If it is in flight, that is the run after this one. On a
+// closed queue Enqueue does nothing.
 func (q *Queue[T]) Enqueue(item T) { q.add(item, askReady, 0) }
 
-// EnqueueAfter asks for a run of the item that no event starts before d has passed, also
-// no event of another source. In client-go and controller-runtime an event does start it;
-// see EnqueueWithin.
+// EnqueueAfter is an Enqueue that asks for a run after d, which no other event starts
+// sooner. If the item has a next run that is ready, due before d, or not to be started by an
+// event, its times stay. Otherwise the next run moves to d, or to its NotBefore if that is
+// later. A d of zero or less is Enqueue.
 //
-// An existing next run is moved to that time, or to its NotBefore time if that is later,
-// with three exceptions. It stays if the item is ready, if it is due before d has passed,
-// or if no event may start it before it is due, as after [RequeueAfter]. In every case the
-// next run is no longer only a recheck. A d of zero or less is Enqueue. It never blocks.
+// In client-go and controller-runtime an event starts the item sooner; see EnqueueWithin.
 func (q *Queue[T]) EnqueueAfter(item T, d time.Duration) { q.add(item, askAfter, d) }
 
-// EnqueueWithin asks for a run of the item after d at the latest: an Enqueue starts it
-// sooner. If the next run is due sooner already, its times stay as they are. If its
-// NotBefore time is later than d, the next run becomes due at that time. In every case
-// the next run is no longer only a recheck. A d of zero or less is Enqueue. EnqueueWithin
-// never blocks.
+// EnqueueWithin is an Enqueue that asks for a run after d at the latest; an event starts it
+// sooner. If the next run is due before d, its times stay. Otherwise it becomes due at d, or
+// at its NotBefore if that is later. A d of zero or less is Enqueue.
 func (q *Queue[T]) EnqueueWithin(item T, d time.Duration) { q.add(item, askWithin, d) }
 
-// EnqueueNow is an Enqueue that starts the item at once, even if an event may not start
-// its next run yet. If the item is in flight, it is ready as soon as it is given back,
-// whatever its run returns. In every case the next run is no longer only a recheck.
-// EnqueueNow never blocks.
+// EnqueueNow is an Enqueue that no NotBefore delays. If the item is in flight, it is ready as
+// soon as it is given back, whatever its run returns.
 func (q *Queue[T]) EnqueueNow(item T) { q.add(item, askNow, 0) }
 
-// Offer enqueues the item if it is unknown to the queue or waits only for a recheck.
-// Otherwise the item is in flight or already has a next run, and Offer does nothing.
-// Pollers call it for each item that they list. Offer never blocks.
+// Offer reports that the item exists, as a poll does. An item that is unknown, or waits only
+// for a recheck, becomes ready. In all other cases it is in flight or has a next run, and
+// Offer does nothing.
 func (q *Queue[T]) Offer(item T) { q.add(item, askOffer, 0) }
 
-// Remove cancels the next run of the item, never a run in flight. It reports whether
-// there was one. For an item that is not in flight it also ends the count of failures,
-// and the NotBefore time: the next Enqueue runs the item at once. Remove never blocks.
+// Remove cancels the next run of the item, and reports whether there was one. It never stops
+// a run in flight. If there is none, the count of failures ends too.
 func (q *Queue[T]) Remove(item T) bool {
 	hash := q.hash(item)
 	q.mu.Lock()
@@ -169,48 +150,34 @@ func (q *Queue[T]) Remove(item T) bool {
 }
 
 // Dequeue blocks until an item is ready, and takes it: the item is then in flight until
-// it is given back by [Queue.Done] or [Queue.Requeue]. Which of several waiting
-// consumers gets the next item is not defined.
-//
-// When ctx is done, Dequeue returns its [context.Cause] at once, even if items are
-// ready, and takes nothing. When the queue is closed and empty, it returns
-// [ErrClosed].
+// [Queue.Done] or [Queue.Requeue] gives it back. Which of several waiting consumers gets the
+// next item is not defined. When ctx is done, Dequeue takes nothing and returns its
+// [context.Cause] at once. When the queue is closed and empty, it returns [ErrClosed].
 func (q *Queue[T]) Dequeue(ctx context.Context) (T, error) {
 	var t takenItem[T]
 	err := q.giveBackAndTake(ctx, &t, nil, 0)
 	return t.item, err
 }
 
-// Done gives back an item and schedules no further run. It resets the count of failures.
-// A next run that was asked for during the run stays. Done does nothing for an item that
-// is not in flight. It never blocks.
+// Done gives back an item and schedules no run. A next run that was asked for during the run
+// stays. The count of failures is reset. Done does nothing for an item that is not in
+// flight.
 func (q *Queue[T]) Done(item T) { q.giveBack(item, RequeueOptions{Done: true}) }
 
-// Requeue gives back an item and schedules its next run as o says. An event, or another
-// request, during the run may have given the item a next run already. Of these two, the
-// one that is due first is kept. It starts no sooner than o.MinDelay from now, unless
-// [Queue.EnqueueNow] asked for it. A [Reconciler] sets MinDelay after a failure, see
-// [Classify]. So an event during a run that fails runs the item one second later, or
-// after the delay of the retry if that is shorter. An event during a run that returns
-// RequeueAfter(d) runs it after d.
-//
-// With o.Done, Requeue schedules no run of its own, as [Queue.Done], and o.Err is the
-// failure that is not retried. If an event came during the run, the item keeps the next
-// run of that event, and its count of failures starts again. Requeue does nothing for an
-// item that is not in flight. After Close, it drops a next run that is not due yet, and
-// ignores MinDelay. It never blocks.
+// Requeue gives back an item and schedules its next run as o says. If the item was asked for
+// during the run, the sooner of the two next runs is kept, and o.MinDelay delays it; only
+// EnqueueNow overrides that. Requeue does nothing for an item that is not in flight. After
+// Close it drops a next run that is not due yet, and ignores MinDelay.
 func (q *Queue[T]) Requeue(item T, o RequeueOptions) { q.giveBack(item, o) }
 
-// RequeueAfter is Requeue(item, RequeueOptions{Delay: d, MinDelay: d}): the next run
-// starts after d, and no event starts it sooner.
+// RequeueAfter is Requeue(item, RequeueOptions{Delay: d, MinDelay: d}).
 func (q *Queue[T]) RequeueAfter(item T, d time.Duration) {
 	q.Requeue(item, RequeueOptions{Delay: d, MinDelay: d})
 }
 
-// Close ends the queue. It accepts no more items. It drops the next runs that are not due
-// yet, also those of items in flight. Items that are ready can still be taken, and so can
-// items in flight whose next run is ready, once they are given back. Then Dequeue returns
-// [ErrClosed]. Closing twice is allowed. Close never blocks.
+// Close ends the queue: it accepts no more items, and drops the next runs that are not due
+// yet, also those of items in flight. What is ready can still be taken, and what is ready
+// next once it is given back. Then Dequeue returns [ErrClosed]. Closing twice is allowed.
 func (q *Queue[T]) Close() {
 	q.lock()
 	defer q.unlock()
@@ -395,7 +362,7 @@ func (q *Queue[T]) giveBackLocked(i uint32, e *entry[T], o *RequeueOptions, now 
 	err := o.Err
 	if q.closed && to.kind.isLater() {
 		if to.kind != runRecheck {
-			err = errors.Join(ErrClosed, hideRequeue(o.Err), hideRequeue(o.Reason))
+			err = errors.Join(ErrClosed, o.Err, o.Reason)
 		}
 		to = nextRun{}
 	}

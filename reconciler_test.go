@@ -70,16 +70,16 @@ func TestReconcilersShareAQueue(t *testing.T) {
 			ran[item]++
 			return nil
 		}}
-		one, two := launch(t, r), launch(t, r)
+		one, two := record.Launch(t, r), record.Launch(t, r)
 		for i := range 100 {
 			want[fmt.Sprint(i)] = 1
 			q.Enqueue(fmt.Sprint(i))
 		}
-		one.end()
-		two.end()
-		three := launch(t, r)
+		one.End()
+		two.End()
+		three := record.Launch(t, r)
 		synctest.Wait()
-		three.end()
+		three.End()
 		if !maps.Equal(ran, want) {
 			t.Errorf("runs by item = %v, want each once", ran)
 		}
@@ -110,7 +110,7 @@ func TestReconcilerWorkersLimitConcurrentRuns(t *testing.T) {
 					now.Add(-1)
 					return nil
 				},
-				Logger: unlogged(),
+				Logger: record.Unlogged(),
 			}
 			began := time.Now()
 			if err := r.Run(t.Context()); err != nil {
@@ -159,7 +159,7 @@ func TestReconcilerNeverRunsAnItemTwiceAtOnce(t *testing.T) {
 			},
 			Workers: 4,
 			Retry:   reconcile.Backoff(time.Millisecond, 4*time.Millisecond),
-			Logger:  unlogged(),
+			Logger:  record.Unlogged(),
 		})
 		var feeders sync.WaitGroup
 		for n := range 3 {
@@ -180,7 +180,7 @@ func TestReconcilerNeverRunsAnItemTwiceAtOnce(t *testing.T) {
 				t.Errorf("item %d: no run started after its last event", i)
 			}
 		}
-		s.end()
+		s.End()
 	})
 }
 
@@ -238,6 +238,15 @@ var outcomes = []outcomeCase{
 	{name: "no retry", err: errBoom, retry: reconcile.NoRetry, outcome: reconcile.OutcomeGaveUp},
 	{name: "a panic of somebody else, with a plan in it", err: fmt.Errorf("step: %w", &reconcile.PanicError{Value: reconcile.RequeueAfter(time.Hour)}), outcome: reconcile.OutcomeRetrying, next: time.Minute},
 	{name: "the same, terminal", err: reconcile.Terminal(&reconcile.PanicError{Value: reconcile.RequeueAfter(time.Hour)}), outcome: reconcile.OutcomeTerminal},
+
+	// Times in the past.
+	{name: "within, in the past", err: reconcile.RequeueWithin(-time.Hour), outcome: reconcile.OutcomeRequeued, next: time.Second},
+	{name: "after, in the past", err: reconcile.RequeueAfter(-time.Hour), outcome: reconcile.OutcomeRequeued, next: time.Second, held: true},
+	{name: "a value in the past", err: reconcile.RequeueError{Delay: -1}, outcome: reconcile.OutcomeRequeued, next: time.Second},
+	{name: "a recheck without a time", err: reconcile.RequeueError{Recheck: true}, outcome: reconcile.OutcomeSucceeded},
+	{name: "joined: rechecks without a time, and with one", err: errors.Join(reconcile.RequeueError{Delay: -1, Recheck: true}, reconcile.RecheckWithin(time.Hour)), outcome: reconcile.OutcomeSucceeded, next: time.Hour},
+	{name: "joined: in the past, beside a recheck", err: errors.Join(reconcile.RecheckWithin(time.Hour), reconcile.RequeueError{Delay: -1}), outcome: reconcile.OutcomeRequeued, next: time.Second, reason: true},
+	{name: "joined: in the past, beside a failure given up", err: errors.Join(errBoom, reconcile.RequeueWithin(-1)), retry: reconcile.NoRetry, outcome: reconcile.OutcomeRequeued, next: time.Second, held: true, partly: true},
 
 	// The answers of several steps.
 	{name: "joined: a failure beside a recheck", err: errors.Join(errBoom, reconcile.RecheckWithin(time.Hour)), outcome: reconcile.OutcomeRetrying, next: time.Minute},
@@ -339,24 +348,24 @@ func TestOutcomeOfEachError(t *testing.T) {
 				wantSame(t, "state", s.q.State("b1"), state, atTheEnd)
 
 				// One line for the start, one for the outcome, besides that about a delay.
-				lines := slices.DeleteFunc(s.log.from(slog.LevelDebug), func(l logLine) bool { return l.Attrs["delay"].Kind() == slog.KindDuration })
+				lines := slices.DeleteFunc(s.log.From(slog.LevelDebug), func(l record.Line) bool { return l.Attrs["delay"].Kind() == slog.KindDuration })
 				if len(lines) != 2 {
 					t.Fatalf("%d log lines, want start and outcome: %v", len(lines), lines)
 				}
 				about := map[string]string{"reconciler": "buckets", "item": "b1", "failures": "0"}
-				lines[0].mustSay(t, slog.LevelDebug, about, "run starts")
+				lines[0].MustSay(t, slog.LevelDebug, about, "run starts")
 				about = map[string]string{"reconciler": "buckets", "item": "b1", "outcome": string(c.outcome), "duration": "2s"}
 				if c.err != nil {
 					about["err"], about["failures"] = c.err.Error(), fmt.Sprint(want.Failures)
 				}
-				lines[1].mustSay(t, level, about, messages[c.outcome])
+				lines[1].MustSay(t, level, about, messages[c.outcome])
 				if got := lines[1].Attrs["next"].String(); got != next { // a retry and a plan say when
 					t.Errorf("%v: next is %v, want %v", lines[1], got, next)
 				}
 				if !lines[0].At.Equal(s.began) || !lines[1].At.Equal(now) {
 					t.Errorf("lines at %v and %v, want one as the run begins and one as it ends", lines[0].At, lines[1].At)
 				}
-				s.end()
+				s.End()
 			})
 		})
 	}
@@ -376,9 +385,7 @@ func TestOutcomeNowMakesTheItemReady(t *testing.T) {
 		outcome reconcile.Outcome
 	}{
 		{reconcile.RequeueAfter(0), reconcile.OutcomeRequeued},
-		{reconcile.RequeueWithin(-time.Hour), reconcile.OutcomeRequeued},
-		{reconcile.RecheckWithin(0), reconcile.OutcomeSucceeded},
-		{reconcile.RecheckWithin(-time.Hour), reconcile.OutcomeSucceeded},
+		{reconcile.RequeueWithin(0), reconcile.OutcomeRequeued},
 		{reconcile.RequeueError{}, reconcile.OutcomeRequeued},
 		{errBoom, reconcile.OutcomeRetrying},
 	} {
@@ -403,7 +410,7 @@ func TestOutcomeNowMakesTheItemReady(t *testing.T) {
 			if first := s.results.all()[0]; first.Outcome != c.outcome || first.Next != 0 {
 				t.Errorf("result %+v, want %s with Next 0", first, c.outcome)
 			}
-			s.end()
+			s.End()
 		})
 	}
 }
@@ -451,7 +458,7 @@ func TestFailuresInARowAreCountedAndReset(t *testing.T) {
 				if got := s.q.State("a").Failures; got != c.left {
 					t.Errorf("State(a) has %d failures, want %d", got, c.left)
 				}
-				s.end()
+				s.End()
 			})
 		})
 	}
@@ -469,7 +476,7 @@ func TestReconcilerCountsFailuresOfAnItemEnqueuedInARun(t *testing.T) {
 			pass(10 * time.Second)
 			s.wantResult(t, "a", reconcile.OutcomeRetrying, 2*n+2)
 		}
-		s.end()
+		s.End()
 	})
 }
 
@@ -486,7 +493,7 @@ func retried(t *testing.T, hold bool, happens func(q *reconcile.Queue[string])) 
 		happens(s.q)
 		pass(time.Hour)
 		s.wantResult(t, "a", reconcile.OutcomeSucceeded, 0)
-		s.end()
+		s.End()
 	})
 	return at
 }
@@ -552,7 +559,7 @@ func TestReconcilerResultHasWaitedAndDuration(t *testing.T) {
 			{"again", 0 * s, time.Minute},
 		}
 		wantSame(t, "item, waited, took", got, want)
-		r.end()
+		r.End()
 	})
 }
 
@@ -561,9 +568,9 @@ func TestReconcilerResultHasWaitedAndDuration(t *testing.T) {
 func TestReconcilerResultWaitedIncludesTheWayToTheWorker(t *testing.T) {
 	q := reconcile.NewQueue[int]()
 	waited := make(chan time.Duration)
-	run := launch(t, &reconcile.Reconciler[int]{
+	run := record.Launch(t, &reconcile.Reconciler[int]{
 		Queue:     q,
-		Logger:    unlogged(),
+		Logger:    record.Unlogged(),
 		Reconcile: func(context.Context, int) error { return nil },
 		OnResult:  func(r reconcile.Result[int]) { waited <- r.Waited },
 	})
@@ -573,12 +580,12 @@ func TestReconcilerResultWaitedIncludesTheWayToTheWorker(t *testing.T) {
 		}
 		q.Enqueue(i)
 		if <-waited > 0 {
-			run.end()
+			run.End()
 			return
 		}
 	}
 	t.Error("10,000 items were taken at the moment at which they were enqueued")
-	run.end()
+	run.End()
 }
 
 // What OnResult and the Logger's handler take is no part of a run, but the next
@@ -617,7 +624,7 @@ func TestReconcilerResultLeavesOutTheTimeOfOnResultAndLog(t *testing.T) {
 					t.Errorf("%s waited %v and took %v, want %v and 2s", r.Item, r.Waited, r.Duration, waited)
 				}
 			}
-			s.end()
+			s.End()
 		})
 	}
 }
@@ -649,7 +656,7 @@ func TestTimeThatHooksTakeIsCounted(t *testing.T) {
 			}
 			switch slow { // and nothing else is there, which would look at the clock too
 			case "log":
-				r.Logger = slog.New(funcHandler{newLogBook(), func(r slog.Record) {
+				r.Logger = slog.New(funcHandler{record.NewLog(), func(r slog.Record) {
 					if r.Message == "run succeeded" {
 						time.Sleep(time.Second)
 					}
@@ -695,7 +702,7 @@ func TestReconcilerCallsOnResultBeforeTheItemIsGivenBack(t *testing.T) {
 		s.q.Enqueue("a") // during OnResult
 		pass(time.Minute)
 		j.Want(t, "0s run", "0s result begins", "1s result ends", "1s run", "1s result begins", "2s result ends")
-		s.end()
+		s.End()
 	})
 }
 
@@ -712,11 +719,11 @@ func TestLoggerInsideReconcileCarriesTheItem(t *testing.T) {
 			Name: "buckets",
 		}, "b1")
 		pass(3 * time.Minute)
-		s.end()
+		s.End()
 		failures := 0
-		for _, l := range s.log.from(slog.LevelInfo) {
+		for _, l := range s.log.From(slog.LevelInfo) {
 			if l.Message == "mine" {
-				l.mustSay(t, slog.LevelInfo, map[string]string{"reconciler": "buckets", "item": "b1", "failures": fmt.Sprint(failures), "more": "7"})
+				l.MustSay(t, slog.LevelInfo, map[string]string{"reconciler": "buckets", "item": "b1", "failures": fmt.Sprint(failures), "more": "7"})
 				failures++
 			}
 		}
@@ -727,8 +734,8 @@ func TestLoggerInsideReconcileCarriesTheItem(t *testing.T) {
 }
 
 func TestNilLoggerMeansTheDefault(t *testing.T) {
-	log := newLogBook()
-	setDefaultLogger(t, log)
+	log := record.NewLog()
+	record.SetDefaultLogger(t, log)
 	if got := reconcile.Logger(t.Context()); got != slog.Default() {
 		t.Errorf("Logger(ctx) outside Reconcile = %v, want slog.Default()", got)
 	}
@@ -741,13 +748,11 @@ func TestNilLoggerMeansTheDefault(t *testing.T) {
 			Reconcile: func(ctx context.Context, _ string) error { reconcile.Logger(ctx).Info("mine"); return errBoom },
 			Retry:     reconcile.NoRetry,
 		}
-		var g reconcile.Group
-		g.Add("group", &r) // whose logger is that of the group alone
-		if err := g.Run(t.Context()); err != nil {
+		if err := r.Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		var lines []logLine
-		for _, l := range log.from(slog.LevelInfo) {
+		var lines []record.Line
+		for _, l := range log.From(slog.LevelInfo) {
 			if _, ok := l.Attrs["item"]; ok {
 				lines = append(lines, l)
 			}
@@ -755,8 +760,8 @@ func TestNilLoggerMeansTheDefault(t *testing.T) {
 		if len(lines) != 2 {
 			t.Fatalf("log lines %v, want that of Reconcile and that of the outcome", lines)
 		}
-		lines[0].mustSay(t, slog.LevelInfo, map[string]string{"item": "b1"}, "mine")
-		lines[1].mustSay(t, slog.LevelError, map[string]string{"item": "b1"}, "boom")
+		lines[0].MustSay(t, slog.LevelInfo, map[string]string{"item": "b1"}, "mine")
+		lines[1].MustSay(t, slog.LevelError, map[string]string{"item": "b1"}, "boom")
 		for _, l := range lines {
 			if name, ok := l.Attrs["reconciler"]; ok {
 				t.Errorf("log line %q names the reconciler %q, want an empty Name left out", l, name)
@@ -772,23 +777,23 @@ func (a asset) LogValue() slog.Value { return slog.StringValue(a.region + "/" + 
 
 func TestLogHonoursTheLogValuerOfAnItem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q, log := reconcile.NewQueue[asset](), newLogBook()
+		q, log := reconcile.NewQueue[asset](), record.NewLog()
 		q.Enqueue(asset{"eu", "b1"})
 		q.Close()
 		r := reconcile.Reconciler[asset]{
 			Queue:     q,
 			Reconcile: func(ctx context.Context, _ asset) error { reconcile.Logger(ctx).Info("mine"); return errBoom },
-			Logger:    log.logger(),
+			Logger:    log.Logger(),
 		}
 		if err := r.Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		lines := log.from(slog.LevelDebug)
+		lines := log.From(slog.LevelDebug)
 		if len(lines) != 3 {
 			t.Errorf("log lines %v, want start, mine and outcome", lines)
 		}
 		for _, l := range lines {
-			l.mustSay(t, l.Level, map[string]string{"item": "eu/b1"})
+			l.MustSay(t, l.Level, map[string]string{"item": "eu/b1"})
 		}
 	})
 }
@@ -846,8 +851,8 @@ func TestRecheckJitterSpreadsRechecks(t *testing.T) {
 			began := time.Now()
 			runs := make(map[int]int)
 			third := make(map[time.Duration]int) // runs of the third round by second
-			run := launch(t, &reconcile.Reconciler[int]{
-				Queue: q, RecheckJitter: spread, Logger: unlogged(),
+			run := record.Launch(t, &reconcile.Reconciler[int]{
+				Queue: q, RecheckJitter: spread, Logger: record.Unlogged(),
 				Reconcile: func(_ context.Context, i int) error {
 					if runs[i]++; runs[i] == 3 {
 						third[time.Since(began).Truncate(time.Second)]++
@@ -869,7 +874,7 @@ func TestRecheckJitterSpreadsRechecks(t *testing.T) {
 			if spread == 0 && busiest != items || spread > 0 && busiest*10 >= items {
 				t.Errorf("with a RecheckJitter of %v the busiest second of the third round has %d of %d looks", spread, busiest, items)
 			}
-			run.end()
+			run.End()
 		})
 	}
 }
@@ -889,7 +894,7 @@ func TestRecheckJitterAppliesOnlyToRechecks(t *testing.T) {
 		s.wantItem(t, "after", reconcile.PhaseWaiting, time.Hour, 0)
 		s.wantItem(t, "within", reconcile.PhaseWaiting, time.Hour, 0)
 		s.wantItem(t, "fail", reconcile.PhaseWaiting, time.Minute, 1)
-		s.end()
+		s.End()
 	})
 }
 
@@ -925,7 +930,7 @@ func TestApply(t *testing.T) {
 					r.Queue = q
 				}
 				tries := 0
-				r.Logger, r.Retry = unlogged(), minutes
+				r.Logger, r.Retry = record.Unlogged(), minutes
 				r.Reconcile = func(ctx context.Context, item string) error {
 					time.Sleep(time.Second)
 					switch item {
@@ -982,7 +987,7 @@ func TestApplyEndsItsGoroutines(t *testing.T) {
 		q.Enqueue("other")
 		var cause error
 		r := reconcile.Reconciler[string]{
-			Queue: q, Workers: 2, Logger: unlogged(),
+			Queue: q, Workers: 2, Logger: record.Unlogged(),
 			Reconcile: func(ctx context.Context, item string) error {
 				if item == "other" {
 					<-ctx.Done()
@@ -1004,7 +1009,7 @@ func TestApplyEndsItsGoroutines(t *testing.T) {
 // An item that no queue takes is a bug of the caller; the run ends all the same.
 func TestApplyEndsItsGoroutinesWhenAnItemPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := reconcile.Reconciler[float64]{Reconcile: func(context.Context, float64) error { return nil }, Logger: unlogged()}
+		r := reconcile.Reconciler[float64]{Reconcile: func(context.Context, float64) error { return nil }, Logger: record.Unlogged()}
 		if msg := panics(func() { _ = r.Apply(t.Context(), math.NaN()) }); !strings.Contains(msg, "not equal to itself") {
 			t.Errorf("Apply panicked with %q, want what is wrong with the item", msg)
 		}
@@ -1058,7 +1063,7 @@ func TestFailedItemIsNotRunAgainWithinASecond(t *testing.T) {
 			var runs []string
 			begin := time.Now()
 			s := serve(t, reconcile.Reconciler[string]{
-				Queue: q, HoldRetries: c.hold, Logger: unlogged(), Retry: c.retry,
+				Queue: q, HoldRetries: c.hold, Logger: record.Unlogged(), Retry: c.retry,
 				Reconcile: func(ctx context.Context, item string) error {
 					runs = append(runs, time.Since(begin).String())
 					switch {
@@ -1076,7 +1081,7 @@ func TestFailedItemIsNotRunAgainWithinASecond(t *testing.T) {
 			if !slices.Equal(runs, c.want) {
 				t.Errorf("runs at %v, want %v", runs, c.want)
 			}
-			s.end()
+			s.End()
 		})
 	}
 }
@@ -1087,14 +1092,14 @@ func TestFailureAfterCloseKeepsTheEvent(t *testing.T) {
 	for _, err := range []error{errBoom, reconcile.Terminal(errBoom), reconcile.RequeueAfter(time.Hour)} {
 		runQueue(t, fmt.Sprint(err), func(t *testing.T, q *reconcile.Queue[string]) {
 			runs := 0
-			s := serve(t, reconcile.Reconciler[string]{Queue: q, HoldRetries: true, Logger: unlogged(), Reconcile: func(context.Context, string) error {
+			s := serve(t, reconcile.Reconciler[string]{Queue: q, HoldRetries: true, Logger: record.Unlogged(), Reconcile: func(context.Context, string) error {
 				if runs++; runs == 1 {
 					q.Enqueue("x")
 					q.Close()
 				}
 				return err
 			}}, "x")
-			if runs != 2 || !s.returned() {
+			if runs != 2 || !s.Returned() {
 				t.Errorf("%d runs, want 2, and that Run has returned", runs)
 			}
 		})

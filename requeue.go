@@ -23,38 +23,49 @@ var (
 	ErrTimeout = errors.New("reconcile: run took longer than its timeout")
 )
 
-// RequeueAfter returns an error that schedules the next run after d, and not
-// before: an event does not start it sooner. Only [Queue.EnqueueNow] does. Use it
-// when a remote API asks you to wait. The run has not failed, and the count of
-// failures starts again. A d of zero or less means now.
+// RequeueAfter returns an error that schedules the next run after d. No event starts it
+// sooner, only [Queue.EnqueueNow]. The run has not failed. Use it when an API asks you to
+// wait. Zero means at once. A d below zero, such as the time until a date in the past,
+// means one second.
 //
 // In client-go and controller-runtime, RequeueAfter has the meaning of [RequeueWithin].
 //
 // Give the reason by wrapping:
 //
 //	return fmt.Errorf("rate limited: %w", reconcile.RequeueAfter(retryAfter))
-func RequeueAfter(d time.Duration) error { return RequeueError{Delay: d, MinDelay: d} }
+func RequeueAfter(d time.Duration) error {
+	d = notPast(d)
+	return RequeueError{Delay: d, MinDelay: d}
+}
 
-// RequeueWithin returns an error that schedules the next run after d at the latest:
-// an event starts it sooner. Use it while the work is in progress. The run has not
-// failed, and the count of failures starts again. A d of zero or less means now.
-func RequeueWithin(d time.Duration) error { return RequeueError{Delay: d} }
+// RequeueWithin returns an error that schedules the next run after d at the latest; an
+// event starts it sooner. The run has not failed. Use it while the work is in progress.
+// Zero means at once: the next step of the work. A d below zero means one second.
+func RequeueWithin(d time.Duration) error { return RequeueError{Delay: notPast(d)} }
 
-// RecheckWithin returns an error that says that the item is in sync, and asks for a
-// recheck after d at the latest. An event starts it sooner. A poll starts it sooner too:
-// each poll of a [Poller] runs the listed items that are in sync. The outcome of the run
-// is [OutcomeSucceeded], and the count of failures is reset. Return it when the work is done,
-// and [RequeueWithin] while the work is in progress. A d of zero or less means now.
-func RecheckWithin(d time.Duration) error { return RequeueError{Delay: d, Recheck: true} }
+// notPast replaces a time in the past, with which an item would run again and again.
+func notPast(d time.Duration) time.Duration {
+	if d < 0 {
+		return minRetryDelay
+	}
+	return d
+}
 
-// A RequeueError is the error of [RequeueAfter], [RequeueWithin] and [RecheckWithin]. If
-// an error wraps a RequeueError, as [errors.As] finds it, the run has not failed. An
-// [errors.Join] is different: its members are classified one by one; see [Classify]. The
-// zero RequeueError asks for another run now.
+// RecheckWithin returns an error that says that the item is in sync, and asks for a recheck
+// after d at the latest; an event or a poll starts it sooner. The outcome of the run is
+// [OutcomeSucceeded]. If d is zero or less, RecheckWithin returns nil: no recheck.
+func RecheckWithin(d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	return RequeueError{Delay: d, Recheck: true}
+}
+
+// A RequeueError is the error of [RequeueAfter], [RequeueWithin] and [RecheckWithin].
 type RequeueError struct {
-	Delay    time.Duration // the next run starts after Delay at the latest; zero or less means now
+	Delay    time.Duration // the next run starts after Delay at the latest; below zero means one second
 	MinDelay time.Duration // no event starts it sooner; a Delay that is less counts as MinDelay
-	Recheck  bool          // in sync: the next run is only a recheck; ignored if MinDelay is more than 0
+	Recheck  bool          // in sync: the next run is only a recheck, and none if Delay is zero or less; ignored if MinDelay is more than 0
 }
 
 // isRecheck reports whether the run succeeded, and the next one is only a recheck.
@@ -73,13 +84,12 @@ func (e RequeueError) Error() string {
 	return fmt.Sprintf("requeue after %v", e.MinDelay)
 }
 
-// Terminal marks err as permanent: the item is not retried, and the queue drops it. An
-// Enqueue or Offer that comes later runs it again, at once, because a dropped item has no
-// next run and no minimum delay. So a function that writes the failure into a record of
-// its own, and gets that write back as an event, must compare before it writes. Otherwise
-// it runs again and again. An event that came during the run is kept, and runs the item a
-// second later. The same holds for a failure that a [RetryPolicy] does not retry. The
-// message stays err's own, and the result unwraps to err. Terminal(nil) is nil.
+// Terminal marks err as permanent: the queue drops the item without a retry. A later
+// Enqueue or Offer runs it at once. So a function that writes the failure into a record of
+// its own, and gets that write back as an event, must compare before it writes. An event
+// that came during the run runs the item a second after it. All of this also holds for a
+// failure that a [RetryPolicy] does not retry. Terminal(nil) is nil. The message is err's,
+// and the result unwraps to err.
 func Terminal(err error) error {
 	if err == nil {
 		return nil
@@ -94,49 +104,32 @@ func (e terminalError) Unwrap() error        { return e.err }
 func (e terminalError) Is(target error) bool { return target == ErrTerminal }
 
 // Classify returns the outcome of a run that returned err, and the options with which its
-// item is given back: by [Queue.Requeue], or by [Queue.Done] if the field Done is set and
-// Err is nil. A [Reconciler] does the same. It is for loops of your own, and for code
-// that explains errors. Failures is the number of failures in a row, this one included. A
-// nil retry means [DefaultRetry]. The first line that applies decides:
+// item is given back. [Reconciler] does the same. Failures are those in a row, this one
+// included. A nil retry means [DefaultRetry]. The first line that applies decides:
 //
-//	nil                     OutcomeSucceeded, Done
-//	a RequeueError          OutcomeRequeued, or OutcomeSucceeded if it is a recheck
-//	an error that matches   OutcomeTerminal, Done, with the error
-//	ErrTerminal
-//	any other error, or a   as retry decides: OutcomeRetrying, with the error and its delay,
-//	*PanicError             or OutcomeGaveUp, Done, with the error
+//	nil                         OutcomeSucceeded, Done
+//	wraps a RequeueError        OutcomeRequeued; for a recheck OutcomeSucceeded
+//	matches ErrTerminal         OutcomeTerminal, Done
+//	any other, a *PanicError    OutcomeRetrying, or OutcomeGaveUp and Done: retry decides
 //
-// An error that wraps a RequeueError, as [errors.As] finds it, is that RequeueError with
-// a reason, and becomes the Reason of the options.
+// A failure that is retried has a MinDelay of one second, or of its delay if that is less.
+// A failure that is not retried has a MinDelay of one second. A delay of retry below zero
+// is an overflow and counts as five minutes. A delay of zero counts as one second from the
+// second failure on.
 //
-// After a failure that is retried, MinDelay is one second, or the delay of the retry if
-// that is shorter: no event starts the item sooner. Otherwise a function that writes the
-// failure into a record of its own, and gets that write back as an event, would be a hot
-// loop. After a failure that is not retried, MinDelay is one second. It applies only to a
-// next run that was asked for during the run; see [Terminal].
+// A function with several steps joins their errors by [errors.Join]. The members are
+// classified one by one. Terminal(errors.Join(…)) marks each failure among them.
 //
-// A negative delay of retry is an overflow, and counts as five minutes. A delay of zero
-// means one second from the second failure on.
+//   - With a failure, retry decides about the whole error. MinDelay is at least the longest
+//     RequeueAfter beside the failure.
+//   - If no failure is retried, the scheduled runs of other steps still take place. The
+//     outcome is OutcomeRequeued, and the whole error is Err and counts as one failure.
+//     MinDelay is at least one second, or Delay if that is less.
+//   - Without a failure, MinDelay is the longest of the members. Delay is their shortest,
+//     and at least MinDelay. It is a recheck only if all members are rechecks.
 //
-// If a function has several steps, it joins their errors by [errors.Join]. Classify then
-// classifies the members of the join one by one, also if the join is wrapped by errors
-// that wrap one error each. Terminal(errors.Join(a, b)) marks each failure among a and b
-// as terminal.
-//
-//   - If one of them is a failure, retry decides, with the whole error. MinDelay is
-//     raised to the longest delay of a RequeueAfter beside the failure, and Delay to
-//     MinDelay.
-//   - If all failures are terminal, or retry says no, the scheduled runs of the other
-//     steps still take place. The outcome is then OutcomeRequeued, with the whole error as Err,
-//     which counts one failure, and a MinDelay of at least one second, or of Delay if
-//     that is shorter. A recheck is not a scheduled run. Without scheduled runs the
-//     outcome is OutcomeTerminal or OutcomeGaveUp.
-//   - Without a failure, MinDelay is the longest MinDelay of the members, and Delay is
-//     their shortest Delay, but not less than MinDelay. The next run is a recheck only if
-//     all members are rechecks.
-//
-// Classify calls retry and methods of err. It does not recover their panics. It does not
-// apply HoldRetries, RecheckJitter and the end of a run's context: the Reconciler does.
+// Classify calls retry and the methods of err, which must not block. It does not recover
+// their panics.
 func Classify(err error, failures int, retry RetryPolicy) (Outcome, RequeueOptions) {
 	if err == nil {
 		return OutcomeSucceeded, RequeueOptions{Done: true}
@@ -157,9 +150,6 @@ type answer struct {
 
 // succeeded reports whether no step failed.
 func (a answer) succeeded() bool { return !a.failed && !a.terminal }
-
-// isTerminal reports whether a step failed, and none that failed may be retried.
-func (a answer) isTerminal() bool { return a.terminal && !a.failed }
 
 func (a answer) classify(err error, failures int, retry RetryPolicy) (Outcome, RequeueOptions) {
 	if a.succeeded() {
@@ -184,8 +174,12 @@ func (a answer) classify(err error, failures int, retry RetryPolicy) (Outcome, R
 }
 
 func (a answer) classifySuccess(err error) (Outcome, RequeueOptions) {
-	if !a.scheduled {
+	switch {
+	case a.scheduled:
+	case a.rechecked:
 		return OutcomeSucceeded, RequeueOptions{Delay: a.recheck, Recheck: true}
+	default:
+		return OutcomeSucceeded, RequeueOptions{Done: true}
 	}
 	o := RequeueOptions{Delay: a.run.Delay, MinDelay: a.run.MinDelay}
 	if a.rechecked {
@@ -215,101 +209,70 @@ func sanitized(delay time.Duration, failures int) time.Duration {
 	return delay
 }
 
-// answerOf returns what err says. It goes down to the join, through errors that wrap
-// one each; if there is none, err is one answer as a whole.
-func answerOf(err error) answer {
-	if e, ok := err.(RequeueError); ok { // Most are.
-		return answerOfRequeue(e)
-	}
-	terminal := false // something around the join says so
-	for e := err; e != nil; {
-		if _, panicked := e.(*PanicError); panicked { // whatever its value unwraps to
-			return answer{failed: !terminal, terminal: terminal}
-		}
+// answerOf returns what err says.
+func answerOf(err error) (a answer) {
+	a.add(err, false)
+	return a
+}
+
+// add adds what the error of a step says; terminal says whether an error around it is
+// terminal. It goes down to a join, through errors that wrap one each, and adds each of its
+// members; if there is no join, err is one step as a whole.
+func (a *answer) add(err error, terminal bool) {
+	r, requeue := err.(RequeueError) // Most are.
+	panicked := false
+	for e := err; !requeue && !panicked && e != nil; e = errors.Unwrap(e) {
 		if reflect.TypeOf(e) == joinType {
-			var a answer
 			for _, member := range e.(interface{ Unwrap() []error }).Unwrap() {
-				a = a.join(answerOf(member))
+				a.add(member, terminal)
 			}
-			if terminal && a.failed {
-				a.failed, a.terminal = false, true
-			}
-			return a
+			return
 		}
+		_, panicked = e.(*PanicError) // It failed, whatever its value unwraps to.
 		if _, ok := e.(terminalError); ok {
 			terminal = true
 		}
-		w, ok := e.(interface{ Unwrap() error })
-		if !ok {
-			break
-		}
-		e = w.Unwrap()
 	}
-	var requeue RequeueError
 	switch {
-	case errors.As(err, &requeue):
-		return answerOfRequeue(requeue)
-	case errors.Is(err, ErrTerminal):
-		return answer{terminal: true}
+	case !requeue && (panicked || !errors.As(err, &r)):
+		terminal = terminal || !panicked && errors.Is(err, ErrTerminal)
+		a.failed, a.terminal = a.failed || !terminal, a.terminal || terminal
+	case r.isRecheck():
+		if r.Delay > 0 && (!a.rechecked || r.Delay < a.recheck) {
+			a.rechecked, a.recheck = true, r.Delay
+		}
+	default:
+		if delay := max(notPast(r.Delay), r.MinDelay); !a.scheduled || delay < a.run.Delay {
+			a.run.Delay = delay
+		}
+		a.run.MinDelay = max(a.run.MinDelay, r.MinDelay)
+		a.scheduled = true
 	}
-	return answer{failed: true}
 }
 
 var joinType = reflect.TypeOf(errors.Join(ErrTerminal))
 
-func answerOfRequeue(e RequeueError) answer {
-	if e.isRecheck() {
-		return answer{rechecked: true, recheck: e.Delay}
-	}
-	return answer{scheduled: true, run: RequeueError{Delay: max(e.Delay, e.MinDelay), MinDelay: max(0, e.MinDelay)}}
-}
-
-// join returns what two steps say together.
-func (a answer) join(b answer) answer {
-	switch {
-	case !a.scheduled:
-		a.run = b.run
-	case b.scheduled:
-		a.run = RequeueError{Delay: min(a.run.Delay, b.run.Delay), MinDelay: max(a.run.MinDelay, b.run.MinDelay)}
-	}
-	switch {
-	case !a.rechecked:
-		a.recheck = b.recheck
-	case b.rechecked:
-		a.recheck = min(a.recheck, b.recheck)
-	}
-	a.failed, a.terminal = a.failed || b.failed, a.terminal || b.terminal
-	a.scheduled, a.rechecked = a.scheduled || b.scheduled, a.rechecked || b.rechecked
-	return a
-}
-
-// A RetryPolicy decides whether a failed run is retried, and after which delay. Failures
-// counts the failures in a row, this one included, so it starts at 1. A delay of zero
-// means now after the first failure, and one second from the second failure on. A negative
-// delay is an overflow and counts as five minutes. A policy is called from many goroutines at once.
+// A RetryPolicy decides whether a failed run is retried, and after which delay; see
+// [Classify]. Failures are those in a row, this one included. A policy is called from many
+// goroutines at once.
 type RetryPolicy func(err error, failures int) (delay time.Duration, retry bool)
 
-// DefaultRetry is the policy of a nil RetryPolicy: a back-off from one second to
-// five minutes that always retries.
+// DefaultRetry is the policy of a nil RetryPolicy: Backoff(time.Second, 5*time.Minute).
 //
-// A service whose items are polled needs another policy, because polls do not shorten a
-// back-off. Suppose calls for single items failed for a while, and listings did not. The
-// next run then starts up to five minutes later, although a poll comes sooner.
-// Backoff(time.Second, period).Limit(3) stops after a few retries, and then the next poll
-// runs the item. Return nil for "not found": an item that is no longer listed is
-// otherwise retried for ever.
+// For polled items use Backoff(time.Second, period), because a poll does not shorten a
+// back-off. Return nil for "not found": otherwise an item that is no longer listed is
+// retried for ever.
 func DefaultRetry(_ error, failures int) (delay time.Duration, retry bool) {
 	return backoff(time.Second, 5*time.Minute, failures), true
 }
 
-// Backoff returns a policy that always retries. The delay doubles with each
-// failure, from first up to max, and is then shortened at random by up to half,
-// so that items that failed together do not come back together. In a bubble of
-// testing/synctest the random part follows from the time: each run of a test has the same
-// delays, and failures of one instant are retried together.
+// Backoff returns a policy that always retries. The delay doubles with each failure, from
+// first up to max. Each delay is then shortened at random by up to half, so that items that
+// failed together drift apart. A first of zero or less means one second. A max of zero or
+// less means that the delay does not grow.
 //
-// A first of zero or less means one second. A max of zero or less means that
-// the delay does not grow; a max below first is the limit from the beginning.
+// In a bubble of testing/synctest the random part follows from the time, so that a test
+// has the same delays each time.
 func Backoff(first, max time.Duration) RetryPolicy {
 	if first <= 0 {
 		first = time.Second
@@ -340,8 +303,8 @@ func chance(of uint64) float64 {
 	return rand.New(rand.NewPCG(uint64(now.UnixNano()), of)).Float64()
 }
 
-// Limit returns a policy that decides as p does, and stops after that many retries.
-// Zero or less means none at all. A nil p means [DefaultRetry].
+// Limit returns a policy that decides as p does, and stops after that many retries. Zero or
+// less means none. A nil p means [DefaultRetry].
 func (p RetryPolicy) Limit(retries int) RetryPolicy {
 	return func(err error, failures int) (time.Duration, bool) {
 		if failures > retries {
@@ -358,26 +321,5 @@ func (p RetryPolicy) orDefault() RetryPolicy {
 	return p
 }
 
-// NoRetry is a [RetryPolicy] that never retries: the failure is logged, and the
-// queue drops the item until it is enqueued or offered again.
+// NoRetry is a [RetryPolicy] that never retries.
 func NoRetry(error, int) (time.Duration, bool) { return 0, false }
-
-// An unscheduled error hides each RequeueError in an error. It scheduled the item, and
-// not the caller, which may be a run of another queue and return the error.
-type unscheduled struct{ err error }
-
-func (e unscheduled) Error() string        { return e.err.Error() }
-func (e unscheduled) Is(target error) bool { return errors.Is(e.err, target) }
-
-func (e unscheduled) As(target any) bool {
-	_, requeue := target.(*RequeueError)
-	return !requeue && errors.As(e.err, target)
-}
-
-// hideRequeue returns err as an unscheduled error, or nil if err is nil.
-func hideRequeue(err error) error {
-	if err == nil {
-		return nil
-	}
-	return unscheduled{err}
-}

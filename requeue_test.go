@@ -24,6 +24,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/internal/record"
 )
 
 func TestRequeueAfterAndWithinReturnARequeueErrorValue(t *testing.T) {
@@ -36,7 +37,8 @@ func TestRequeueAfterAndWithinReturnARequeueErrorValue(t *testing.T) {
 		{reconcile.RequeueWithin(time.Minute), reconcile.RequeueError{Delay: time.Minute}, "requeue within 1m0s"},
 		{reconcile.RecheckWithin(time.Minute), reconcile.RequeueError{Delay: time.Minute, Recheck: true}, "recheck within 1m0s"},
 		{reconcile.RequeueAfter(0), reconcile.RequeueError{}, "requeue within 0s"},
-		{reconcile.RequeueWithin(-time.Second), reconcile.RequeueError{Delay: -time.Second}, "requeue within -1s"},
+		{reconcile.RequeueWithin(-time.Hour), reconcile.RequeueError{Delay: time.Second}, "requeue within 1s"},
+		{reconcile.RequeueAfter(-time.Hour), reconcile.RequeueError{Delay: time.Second, MinDelay: time.Second}, "requeue after 1s"},
 		{reconcile.RequeueError{MinDelay: 1, Recheck: true}, reconcile.RequeueError{MinDelay: 1, Recheck: true}, "requeue after 1ns"},
 		{reconcile.RequeueError{Delay: 2, MinDelay: 1}, reconcile.RequeueError{Delay: 2, MinDelay: 1}, "requeue within 2ns, after 1ns at the earliest"},
 	} {
@@ -46,6 +48,14 @@ func TestRequeueAfterAndWithinReturnARequeueErrorValue(t *testing.T) {
 		var got reconcile.RequeueError
 		if wrapped := fmt.Errorf("snapshot s1 is running: %w", c.err); !errors.As(wrapped, &got) || got != c.want {
 			t.Errorf("errors.As(%v) gives %#v, want %#v", wrapped, got, c.want)
+		}
+	}
+}
+
+func TestRecheckWithinNoTimeIsNil(t *testing.T) {
+	for _, d := range []time.Duration{0, -1} {
+		if err := reconcile.RecheckWithin(d); err != nil {
+			t.Errorf("RecheckWithin(%v) = %v, want nil", d, err)
 		}
 	}
 }
@@ -243,29 +253,24 @@ func TestLoggedStackIsALineOfCalls(t *testing.T) {
 		"of ours":    {func() { reconcile.NewQueue[*int]() }, "reconcile.NewQueue[...] queue.go < func5 requeue_test.go"},
 		"in a defer": {func() { defer func() { panic(recover()) }(); divide(1, len(disks)) }, "func6.1 requeue_test.go < reconcile_test.divide requeue_test.go < func6 requeue_test.go"},
 	} {
-		book := newLogBook()
-		fails := func(context.Context) error { return panicsHere(c.fails) }
+		book := record.NewLog()
 		queue := reconcile.NewQueue[string]()
 		queue.Enqueue("x")
 		queue.Close()
 		r := reconcile.Reconciler[string]{
-			Queue: queue, Reconcile: func(ctx context.Context, _ string) error { return fails(ctx) },
-			Retry: reconcile.NoRetry, Logger: book.logger(),
+			Queue: queue, Reconcile: func(context.Context, string) error { return panicsHere(c.fails) },
+			Retry: reconcile.NoRetry, Logger: book.Logger(),
 		}
-		g := reconcile.Group{Logger: book.logger()}
-		g.Add("", reconcile.Restart(func(_ error, n int) (time.Duration, bool) { return 0, n < 2 }, reconcile.RunFunc(fails)))
-		if err := r.Run(t.Context()); err != nil || g.Run(t.Context()) == nil {
-			t.Errorf("%s: a Reconciler ends with %v, want nil, or a Group with nil", name, err)
+		if err := r.Run(t.Context()); err != nil {
+			t.Errorf("%s: Run = %v, want nil", name, err)
 		}
 
 		want := c.want + " < reconcile_test.panicsHere support_test.go < func7 requeue_test.go"
-		for i, want := range []string{want + " < func8 requeue_test.go", want} {
-			stack := book.from(slog.LevelWarn)[i].Attrs["stack"].String()
-			got := strings.NewReplacer(folder+"_test.", "reconcile_test.", folder+".", "reconcile.").Replace(stack)
-			got = regexp.MustCompile(`reconcile_test\.Test\w+\.(func)|:\d+`).ReplaceAllString(got, "$1")
-			if got != want || !strings.Contains(stack, " support_test.go:") {
-				t.Errorf("%s: the stack that is logged is %q, want %q and the lines", name, stack, want)
-			}
+		stack := book.From(slog.LevelWarn)[0].Attrs["stack"].String()
+		got := strings.NewReplacer(folder+"_test.", "reconcile_test.", folder+".", "reconcile.").Replace(stack)
+		got = regexp.MustCompile(`reconcile_test\.Test\w+\.(func)|:\d+`).ReplaceAllString(got, "$1")
+		if got != want || !strings.Contains(stack, " support_test.go:") {
+			t.Errorf("%s: the stack that is logged is %q, want %q and the lines", name, stack, want)
 		}
 	}
 }

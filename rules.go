@@ -13,33 +13,7 @@ import (
 // back ([nextRun.afterRun]). An item in flight follows the same rules as one at
 // rest.
 //
-// A next run has two times: it is due at the latest then, and no event starts it
-// before. In the table, at the time 0:
-//
-//	ready        due now
-//	within 2h    due in 2h; an event starts it at once
-//	retry 1s–2h  due in 2h; an event starts it after 1s at the earliest
-//	held 2h      due in 2h; no event starts it before
-//	recheck 2h   within 2h, and the last run succeeded: only at rest
-//	now          ready, whatever the run in flight returns: only in flight
-//
-//	               none       ready  within 2h  recheck 2h  retry 1s–2h  held 2h | in flight, and next: none / ready / within 2h / held 2h
-//	Offer          ready      –      –          ready       –            –         –         –      –          –
-//	Enqueue        ready      –      ready      ready       held 1s      –         ready     –      ready      –
-//	EnqueueAfter   held 1h    –      held 1h    held 1h     held 1h      –         held 1h   –      held 1h    –
-//	EnqueueWithin  within 1h  –      within 1h  within 1h   retry 1s–1h  –         within 1h –      within 1h  –
-//	EnqueueNow     ready      –      ready      ready       ready        ready     now       now    now        now
-//
-//	given back by                    in flight, and next: none         ready    within 2h    held 2h  now
-//	Done                                                  none         ready    within 2h    held 2h  ready
-//	Done, MinDelay 1s                                     none         held 1s  retry 1s–2h  held 2h  ready
-//	Requeue 3h                                            within 3h    ready    within 2h    held 2h  ready
-//	Requeue 3h, Recheck                                   recheck 3h   ready    within 2h    held 2h  ready
-//	Requeue 3h, MinDelay 1s                               retry 1s–3h  held 1s  retry 1s–2h  held 2h  ready
-//	Requeue 3h, MinDelay 3h                               held 3h      held 3h  held 3h      held 3h  ready
-//
-// A dash changes neither time. A recheck is no longer one after any verb: where the
-// table has a dash, it is within 2h.
+// The table is in the package comment, with a legend.
 
 // A nextRun says whether and when an item runs next.
 type nextRun struct {

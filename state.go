@@ -9,14 +9,13 @@ import (
 	"time"
 )
 
-// Len returns how many items are ready. It never blocks.
+// Len returns how many items are ready.
 func (q *Queue[T]) Len() int { return q.Stats().Ready }
 
-// Has reports whether the item is known at all: ready, waiting or in flight. It
-// never blocks.
+// Has reports whether the item is known at all: ready, waiting or in flight.
 func (q *Queue[T]) Has(item T) bool { return q.State(item).Phase != PhaseIdle }
 
-// State returns what the queue knows of the item. It never blocks.
+// State returns what the queue knows of the item.
 func (q *Queue[T]) State(item T) State {
 	hash := q.hash(item)
 	q.mu.Lock()
@@ -29,10 +28,9 @@ func (q *Queue[T]) State(item T) State {
 	return q.stateLocked(e, q.clock())
 }
 
-// All returns a snapshot of all items, made when the loop begins: those in
-// flight, then those ready in the order in which they will be taken, then those
-// that wait, the first due first. Making it holds up the other methods for a
-// time that grows with the number of items; the loop itself does not.
+// All returns a snapshot of all items, made when the loop begins: those in flight, those
+// ready in the order in which they will be taken, and those that wait, the first due first.
+// Making it holds up the other methods for a time that grows with the number of items.
 func (q *Queue[T]) All() iter.Seq2[T, State] {
 	return func(yield func(T, State) bool) {
 		for _, e := range q.snapshot() {
@@ -93,8 +91,8 @@ func (q *Queue[T]) snapshot() []itemState[T] {
 	return all
 }
 
-// Stats returns the counts of the queue. It never blocks, and takes the same
-// time however many items there are.
+// Stats returns the counts of the queue. It takes the same time however many items there
+// are.
 func (q *Queue[T]) Stats() Stats {
 	q.lock()
 	defer q.unlock()

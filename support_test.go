@@ -7,13 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log"
 	"log/slog"
 	"math/rand/v2"
-	"os"
 	"reflect"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -234,99 +230,9 @@ func randoms(seed, first uint64, n int) []*rand.Rand {
 func within(d, low, high time.Duration) bool { return low < d && d <= high }
 
 var (
-	errBoom = errors.New("boom")
-	errEnd  = errors.New("the test ends")
+	errBoom = record.ErrBoom
+	errEnd  = record.ErrEnd
 )
-
-// A running is a Runner in a goroutine of its own. It ends before the test does,
-// even if that fails first: the clock of a bubble stands still once the test is over,
-// and so would the Run.
-type running struct {
-	t      *testing.T
-	cancel context.CancelCauseFunc
-	done   chan struct{}
-	err    error // valid once done is closed
-}
-
-// wait returns what Run returned. It gives up after a day of the bubble.
-func (r *running) wait() error {
-	r.t.Helper()
-	select {
-	case <-r.done:
-		return r.err
-	case <-time.After(24 * time.Hour):
-		r.t.Fatal("Run goes on for more than a day")
-		return nil
-	}
-}
-
-// end cancels Run's context and expects Run to return nil.
-func (r *running) end() {
-	r.t.Helper()
-	r.cancel(errEnd)
-	if err := r.wait(); err != nil {
-		r.t.Errorf("Run(ctx) = %v after ctx is done, want nil", err)
-	}
-}
-
-func (r *running) returned() bool {
-	synctest.Wait()
-	select {
-	case <-r.done:
-		return true
-	default:
-		return false
-	}
-}
-
-func launch(t *testing.T, r reconcile.Runner) *running {
-	t.Helper()
-	return launchUnder(t.Context(), t, r)
-}
-
-func launchUnder(ctx context.Context, t *testing.T, r reconcile.Runner) *running {
-	t.Helper()
-	ctx, cancel := context.WithCancelCause(ctx)
-	run := &running{t: t, cancel: cancel, done: make(chan struct{})}
-	go func() {
-		defer close(run.done)
-		run.err = errors.New("Run did not return")
-		run.err = r.Run(ctx)
-	}()
-	t.Cleanup(func() {
-		cancel(errEnd)
-		select {
-		case <-run.done:
-		case <-time.After(24 * time.Hour):
-			t.Error("Run goes on for more than a day after the test")
-		}
-	})
-	return run
-}
-
-// failuresOfUserCode are the ways in which a function can end without returning.
-var failuresOfUserCode = map[string]func(){
-	"panic":  func() { panic("no disk") },
-	"error":  func() { panic(errBoom) },
-	"nil":    func() { panic(nil) },
-	"Goexit": runtime.Goexit,
-	"panic in Goexit": func() {
-		defer func() { panic("no disk") }()
-		runtime.Goexit()
-	},
-	"Goexit in panic": func() {
-		defer runtime.Goexit()
-		panic("no disk")
-	},
-}
-
-// eachFailure runs f in a bubble for each way in which a call can end without
-// returning. Who calls end is found in the stack as panicsHere.
-func eachFailure(t *testing.T, f func(t *testing.T, name string, end func())) {
-	for name, end := range failuresOfUserCode {
-		runBubble(t, name, func(t *testing.T) { f(t, name, func() { panicsHere(end) }) })
-	}
-}
 
 // panicsHere is found in the stack of what it calls.
 func panicsHere(end func()) error {
@@ -335,7 +241,7 @@ func panicsHere(end func()) error {
 }
 
 func failuresAs(name string) func() error {
-	return func() error { return panicsHere(failuresOfUserCode[name]) }
+	return func() error { return panicsHere(record.Failures[name]) }
 }
 
 func isPanic(err error) bool {
@@ -343,129 +249,12 @@ func isPanic(err error) bool {
 	return errors.As(err, &p) && strings.Contains(string(p.Stack), "panicsHere")
 }
 
-// A logBook is a slog.Handler that keeps all it is told.
-type logBook struct {
-	*logPages
-	with []slog.Attr
-}
-
-func (b *logBook) logger() *slog.Logger { return slog.New(b) }
-
-func (b *logBook) Enabled(context.Context, slog.Level) bool { return true }
-
-func (b *logBook) WithGroup(string) slog.Handler { return b }
-
-func (b *logBook) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &logBook{b.logPages, append(b.with[:len(b.with):len(b.with)], attrs...)}
-}
-
-func (b *logBook) Handle(_ context.Context, r slog.Record) error {
-	line := logLine{time.Now(), r.Level, r.Message, make(map[string]slog.Value)}
-	keep := func(a slog.Attr) bool {
-		line.Attrs[a.Key] = a.Value.Resolve()
-		return true
-	}
-	for _, a := range b.with {
-		keep(a)
-	}
-	r.Attrs(keep)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.lines = append(b.lines, line)
-	return nil
-}
-
-// from returns the lines of at least that level.
-func (b *logBook) from(level slog.Level) []logLine {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	var lines []logLine
-	for _, l := range b.lines {
-		if l.Level >= level {
-			lines = append(lines, l)
-		}
-	}
-	return lines
-}
-
-func (b *logBook) clear() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.lines = nil
-}
-
-// onlyLine returns the one line of at least that level.
-func (b *logBook) onlyLine(t *testing.T, level slog.Level) logLine {
-	t.Helper()
-	lines := b.from(level)
-	if len(lines) != 1 {
-		t.Fatalf("%d log lines of level %v or more, want 1: %v", len(lines), level, lines)
-	}
-	return lines[0]
-}
-
-type logPages struct {
-	mu    sync.Mutex
-	lines []logLine
-}
-
-type logLine struct {
-	At      time.Time
-	Level   slog.Level
-	Message string
-	Attrs   map[string]slog.Value
-}
-
-// String is the line without its time, as a person reads it.
-func (l logLine) String() string {
-	var s strings.Builder
-	fmt.Fprintf(&s, "%v %s", l.Level, l.Message)
-	for k, v := range l.Attrs {
-		fmt.Fprintf(&s, " %s=%v", k, v)
-	}
-	return s.String()
-}
-
-// mustSay checks what a log line tells.
-func (l logLine) mustSay(t *testing.T, level slog.Level, attrs map[string]string, texts ...string) {
-	t.Helper()
-	if l.Level != level {
-		t.Errorf("log line %q has level %v, want %v", l, l.Level, level)
-	}
-	for k, want := range attrs {
-		if got, ok := l.Attrs[k]; !ok || got.String() != want {
-			t.Errorf("log line %q has %s=%v, want %q", l, k, got, want)
-		}
-	}
-	for _, text := range texts {
-		if !strings.Contains(l.String(), text) {
-			t.Errorf("log line %q does not contain %q", l, text)
-		}
-	}
-}
-
-func newLogBook() *logBook { return &logBook{logPages: new(logPages)} }
-
-// setDefaultLogger makes b the default logger until the test ends.
-func setDefaultLogger(t *testing.T, b *logBook) {
-	old, flags := slog.Default(), log.Flags()
-	slog.SetDefault(b.logger())
-	t.Cleanup(func() {
-		slog.SetDefault(old)
-		log.SetOutput(os.Stderr)
-		log.SetFlags(flags)
-	})
-}
-
-// unlogged is a Logger for tests that do not look at the log.
-func unlogged() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
-
 // A service is a Reconciler at work, with what it leaves behind.
 type service struct {
-	*running
+	*record.Running
 	q       *reconcile.Queue[string] // nil if the Dequeuer has none inside
 	results *resultBook[string]
-	log     *logBook
+	log     *record.Log
 	began   time.Time
 }
 
@@ -490,7 +279,7 @@ func (s *service) wantItem(t *testing.T, item string, phase reconcile.Phase, in 
 
 func (s *service) wantSilence(t *testing.T, least slog.Level) {
 	t.Helper()
-	if lines := s.log.from(least); len(lines) != 0 {
+	if lines := s.log.From(least); len(lines) != 0 {
 		t.Errorf("log lines of level %v or more: %v, want none", least, lines)
 	}
 }
@@ -499,7 +288,7 @@ func (s *service) wantSilence(t *testing.T, least slog.Level) {
 // Queue, a Reconcile that succeeds, OnResult, a Logger, and minutes as Retry.
 func serve(t *testing.T, r reconcile.Reconciler[string], items ...string) *service {
 	t.Helper()
-	s := &service{results: new(resultBook[string]), log: newLogBook(), began: time.Now()}
+	s := &service{results: new(resultBook[string]), log: record.NewLog(), began: time.Now()}
 	if r.Queue == nil {
 		r.Queue = reconcile.NewQueue[string]()
 	}
@@ -511,7 +300,7 @@ func serve(t *testing.T, r reconcile.Reconciler[string], items ...string) *servi
 		r.OnResult = s.results.add
 	}
 	if r.Logger == nil {
-		r.Logger = s.log.logger()
+		r.Logger = s.log.Logger()
 	}
 	if r.Retry == nil {
 		r.Retry = minutes
@@ -519,7 +308,7 @@ func serve(t *testing.T, r reconcile.Reconciler[string], items ...string) *servi
 	for _, item := range items {
 		s.q.Enqueue(item)
 	}
-	s.running = launch(t, &r)
+	s.Running = record.Launch(t, &r)
 	synctest.Wait()
 	return s
 }

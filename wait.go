@@ -9,23 +9,16 @@ import (
 	"fmt"
 )
 
-// EnqueueAndWait enqueues the items, and blocks until all of them are done. An item is
-// done when it is unknown to the queue or waits only for a recheck: a run that started
-// after the call succeeded, or the item was not retried, or [Queue.Remove] has cancelled
-// its run. Retries, and runs that a run schedules ([RequeueAfter], [RequeueWithin]), are
-// waited for. It is for programs that apply a desired state once, and for tests. A slice
-// is given as items...: q.EnqueueAndWait(ctx, names...).
+// EnqueueAndWait enqueues the items, and blocks until each is unknown to the queue or waits
+// only for a recheck. Retries and scheduled runs are waited for.
 //
-// It returns nil if all runs succeeded or were removed. Otherwise the error joins the
-// errors of the items that were not retried, because of [Terminal] or a [RetryPolicy].
-// Each error wraps that of the run and names its item, so [errors.As] finds your types.
-// Items whose next run [Queue.Close] refused or dropped have [ErrClosed]. There are at
-// most a hundred errors, and then the number of the others. When ctx is done first, the
-// error wraps its [context.Cause] and says how many items remain, with the names, phases
-// and last errors of some.
+// It returns nil if all are in sync or were removed. Otherwise it joins the errors of the
+// items that were not retried, each with its item: at most a hundred, and then the number of
+// the others. [errors.As] finds your types in it. Items that [Queue.Close] refused or
+// dropped have [ErrClosed]. When ctx is done first, the error wraps its [context.Cause], and
+// says how many items remain and what some of them wait for.
 //
-// Do not call it in a run of the same queue: it would also wait for the end of that run,
-// for ever if the item is its own or there is no other worker.
+// Do not call it in a run of the same queue: it would wait for that run too.
 func (q *Queue[T]) EnqueueAndWait(ctx context.Context, items ...T) error {
 	q.mustBeMade()
 	w := &waiter{remaining: 1 + len(items), done: make(chan struct{})} // 1 until all are enqueued
@@ -54,12 +47,12 @@ func (q *Queue[T]) EnqueueAndWait(ctx context.Context, items ...T) error {
 	case <-w.done:
 	case <-ctx.Done():
 	}
-	errs := q.giveUpWaiting(ctx, items, watchers)
+	errs := []error{q.giveUpWaiting(ctx, items, watchers)}
 	notRetried := 0
 	for n := range watchers {
 		if err := watchers[n].err; err != nil {
 			if notRetried++; notRetried <= maxErrors {
-				errs = append(errs, fmt.Errorf("item %v: %w", items[n], err))
+				errs = append(errs, fmt.Errorf("item %v: %w", items[n], unscheduled{err}))
 			}
 		}
 	}
@@ -76,7 +69,7 @@ const (
 
 // giveUpWaiting forgets the watchers that are left, if any are, and returns what is
 // to be said about them.
-func (q *Queue[T]) giveUpWaiting(ctx context.Context, items []T, watchers []watcher) []error {
+func (q *Queue[T]) giveUpWaiting(ctx context.Context, items []T, watchers []watcher) error {
 	left := 0
 	var named []itemState[T]
 	for n := range watchers {
@@ -94,45 +87,38 @@ func (q *Queue[T]) giveUpWaiting(ctx context.Context, items []T, watchers []watc
 	if left == 0 {
 		return nil
 	}
-	cause := context.Cause(ctx)
-	errs := []error{fmt.Errorf("reconcile: %d of %d items are left: %w", left, len(items), cause)}
+	err := fmt.Errorf("reconcile: %d of %d items are left: %w", left, len(items), context.Cause(ctx))
 	for _, l := range named {
-		why := unscheduled{l.state.Err}
-		var line error
-		switch {
-		case l.state.Err == nil:
-			line = fmt.Errorf("item %v is %v", l.item, l.state.Phase)
-		case l.state.Failures == 0:
-			line = fmt.Errorf("item %v is %v: %w", l.item, l.state.Phase, why)
-		default:
-			line = fmt.Errorf("item %v is %v, after %d failures in a row: %w", l.item, l.state.Phase, l.state.Failures, why)
+		err = fmt.Errorf("%w\nitem %v is %v", err, l.item, l.state.Phase)
+		if l.state.Failures > 0 {
+			err = fmt.Errorf("%w, after %d failures in a row", err, l.state.Failures)
 		}
-		errs = append(errs, leftItem{line, cause})
+		if l.state.Err != nil {
+			err = fmt.Errorf("%w: %w", err, unscheduled{l.state.Err})
+		}
 	}
-	return errs
+	return err
 }
 
-// A leftItem is the line about an item that is left. It matches the cause for which the
-// wait ended, so that isOwn does not take the line for a failure.
-type leftItem struct {
-	error
-	cause error
+// An unscheduled error hides each RequeueError in an error. It scheduled the item, and
+// not the caller, which may be a run of another queue and return the error.
+type unscheduled struct{ err error }
+
+func (e unscheduled) Error() string        { return e.err.Error() }
+func (e unscheduled) Is(target error) bool { return errors.Is(e.err, target) }
+
+func (e unscheduled) As(target any) bool {
+	_, requeue := target.(*RequeueError)
+	return !requeue && errors.As(e.err, target)
 }
 
-func (l leftItem) Unwrap() error        { return l.error }
-func (l leftItem) Is(target error) bool { return errors.Is(l.cause, target) }
-
-// WaitIdle blocks until no item is ready, in flight, or waiting for anything but a
-// recheck. A scheduled run ([RequeueAfter], [RequeueWithin], [Queue.EnqueueAfter]) is
-// remaining work, and so is a retry. Items that a source has not enqueued yet are not
-// known. It is for programs that do not know their items; see [Queue.EnqueueAndWait].
-// Items that are not retried do not count as remaining work: to detect them, use
-// Reconciler.OnResult. A queue that is closed is idle by the same rule.
+// WaitIdle blocks until no item is ready, in flight, or waiting for anything but a recheck.
+// Retries and scheduled runs are waited for. Items that were not retried do not count; see
+// [Reconciler].OnResult. It is for programs that do not know their items.
 //
-// WaitIdle returns nil at once if the queue is idle at the call, also if ctx is done. If
-// ctx is done before the queue is idle, it returns an error that wraps the
-// [context.Cause] of ctx and says how much work remains. Under a load that never pauses
-// it may wait for ever. In a run of this queue it waits for that run too.
+// It returns nil at once if the queue is idle, also if ctx is done. If ctx is done first, the
+// error wraps its [context.Cause] and says how much work remains. Do not call it in a run of
+// the same queue.
 func (q *Queue[T]) WaitIdle(ctx context.Context) error {
 	w := &waiter{remaining: 1, done: make(chan struct{})}
 	idle := watcher{waiter: w}

@@ -19,6 +19,7 @@ import (
 	"weak"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/internal/record"
 )
 
 // wantWatchers checks how many watch the queue and its items.
@@ -269,12 +270,12 @@ func appliedRuns(item string, n int) error {
 	return nil
 }
 
-func launchApplied(t *testing.T, q *reconcile.Queue[string], workers int) *running {
+func launchApplied(t *testing.T, q *reconcile.Queue[string], workers int) *record.Running {
 	t.Helper()
 	var mu sync.Mutex
 	runs := make(map[string]int)
-	return launch(t, &reconcile.Reconciler[string]{
-		Queue: q, Workers: workers, Logger: unlogged(),
+	return record.Launch(t, &reconcile.Reconciler[string]{
+		Queue: q, Workers: workers, Logger: record.Unlogged(),
 		Retry: reconcile.RetryPolicy(func(_ error, failures int) (time.Duration, bool) {
 			return time.Duration(failures) * time.Minute, true
 		}).Limit(2),
@@ -357,7 +358,7 @@ func TestEnqueueAndWaitWithAReconciler(t *testing.T) {
 			if err := q.WaitIdle(t.Context()); err != nil || time.Since(begin) > c.after+3*time.Minute { // retries and plans are over
 				t.Errorf("WaitIdle: %v after %v", err, time.Since(begin)-c.after)
 			}
-			run.end()
+			run.End()
 		})
 	}
 }
@@ -383,7 +384,7 @@ func TestEnqueueAndWaitUntilItsContextEnds(t *testing.T) {
 			t.Errorf("EnqueueAndWait: %v, want %s", err, want)
 		}
 		wantWatchers(t, q, 0)
-		run.end()
+		run.End()
 	})
 }
 
@@ -444,7 +445,7 @@ func TestWatchersCallNoUserCodeUnderTheLock(t *testing.T) {
 		q := reconcile.NewQueue[nosyItem]()
 		a, b := nosyItem{q, "no a"}, nosyItem{q, "no b"}
 		runs := 0
-		run := launch(t, &reconcile.Reconciler[nosyItem]{
+		run := record.Launch(t, &reconcile.Reconciler[nosyItem]{
 			Queue: q, Workers: 2, Logger: slog.New(slog.DiscardHandler),
 			Reconcile: func(ctx context.Context, item nosyItem) error {
 				if item == b {
@@ -468,7 +469,7 @@ func TestWatchersCallNoUserCodeUnderTheLock(t *testing.T) {
 		}
 		mustReturn(t, idle)
 		wantWatchers(t, q, 0)
-		run.end()
+		run.End()
 	})
 }
 
@@ -489,8 +490,8 @@ func loadWatchers(t *testing.T, q *reconcile.Queue[string], seed uint64) {
 		names[i] = fmt.Sprint("item ", i)
 		randomOf[names[i]] = random
 	}
-	run := launch(t, &reconcile.Reconciler[string]{
-		Queue: q, Workers: 3, Logger: unlogged(), Retry: minutes,
+	run := record.Launch(t, &reconcile.Reconciler[string]{
+		Queue: q, Workers: 3, Logger: record.Unlogged(), Retry: minutes,
 		Reconcile: func(_ context.Context, item string) error {
 			random := randomOf[item]
 			time.Sleep(upTo(random, 20*time.Microsecond))
@@ -555,7 +556,7 @@ func loadWatchers(t *testing.T, q *reconcile.Queue[string], seed uint64) {
 	if err := q.WaitIdle(t.Context()); err != nil {
 		t.Errorf("WaitIdle: %v", err)
 	}
-	run.end()
+	run.End()
 	time.Sleep(time.Hour)
 	synctest.Wait()
 	wantWatchers(t, q, 0)
@@ -579,8 +580,8 @@ func TestWatchersFreeTheirMemory(t *testing.T) {
 			things[name] = weak.Make(p)
 			return context.WithValue(ctx, key{}, p)
 		}
-		run := launch(t, &reconcile.Reconciler[string]{
-			Queue: q, Logger: unlogged(),
+		run := record.Launch(t, &reconcile.Reconciler[string]{
+			Queue: q, Logger: record.Unlogged(),
 			Reconcile: func(context.Context, string) error {
 				time.Sleep(time.Minute)
 				return nil
@@ -612,7 +613,7 @@ func TestWatchersFreeTheirMemory(t *testing.T) {
 			}
 		}
 		wantWatchers(t, q, 0)
-		run.end()
+		run.End()
 		for _, cancel := range cancels {
 			cancel()
 		}
@@ -638,6 +639,6 @@ func TestEnqueueAndWaitOfAWrappedQueueReturnsErrorsNotRetried(t *testing.T) {
 		if err == nil || err.Error() != want || !errors.Is(err, reconcile.ErrTerminal) {
 			t.Errorf("EnqueueAndWait = %v, want %s", err, want)
 		}
-		s.end()
+		s.End()
 	})
 }

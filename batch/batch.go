@@ -73,9 +73,9 @@ func (e Errors) Unwrap() error { return errors.Join(e...) }
 // return Errors. Otherwise each run of the batch fails because of one item, and the
 // retries form the same batch again.
 //
-// The ctx of do has the values of the ctx of the first call, but it does not belong to a
-// run: [reconcile.Logger] does not name an item. It ends when the contexts of all calls in the batch have ended. Several
-// calls of do may be in flight at once.
+// The ctx of do has the values of the ctx of the first call, so [reconcile.Logger] names
+// its item. It ends when the contexts of all calls in the batch have ended. Several calls of
+// do may be in flight at once.
 //
 // There is no goroutine while there is no call. New panics if max is less than 1, if
 // window is negative, or if do is nil.
@@ -137,7 +137,7 @@ func (b *batcher[Req, Res]) join(ctx context.Context, c *call[Req, Res]) *batch[
 	joined := b.open
 	if joined == nil {
 		joined = &batch[Req, Res]{done: make(chan struct{})}
-		joined.ctx, joined.cancel = context.WithCancelCause(outsideRun{context.WithoutCancel(ctx)})
+		joined.ctx, joined.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 		b.open = joined
 		joined.timer = time.AfterFunc(b.window, func() { b.endWindow(joined) })
 	}
@@ -147,19 +147,6 @@ func (b *batcher[Req, Res]) join(ctx context.Context, c *call[Req, Res]) *batch[
 		go b.run(joined, slices.Clone(joined.calls))
 	}
 	return joined
-}
-
-// outsideRun is a context without the run that it belongs to, which is that of one of
-// many calls.
-type outsideRun struct{ context.Context }
-
-var kernel = reflect.TypeFor[reconcile.RequeueOptions]().PkgPath()
-
-func (c outsideRun) Value(key any) any {
-	if t := reflect.TypeOf(key); t != nil && t.Name() == "runKey" && t.PkgPath() == kernel {
-		return nil
-	}
-	return c.Context.Value(key)
 }
 
 // leave takes out a call whose context has ended.

@@ -4,11 +4,9 @@
 package batch_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -228,32 +226,6 @@ func TestEqualRequestsAreSentOnce(t *testing.T) {
 		synctest.Wait()
 		if got, want := fmt.Sprint(asked), "[a 1 [2] [2] b <nil>]"; got != want {
 			t.Errorf("do got %s, want %s", got, want)
-		}
-	})
-}
-
-// The call does not belong to the run that opened the window.
-func TestDoIsOutsideOfTheRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var text bytes.Buffer
-		call := batch.New(1, 0, func(ctx context.Context, reqs []string) ([]string, error) {
-			reconcile.Logger(ctx).Info("called")
-			return reqs, nil
-		})
-		q := reconcile.NewQueue[string]()
-		g := &reconcile.Group{Logger: slog.New(slog.NewTextHandler(&text, nil))}
-		g.Add("vms", &reconcile.Reconciler[string]{Queue: q, Reconcile: func(ctx context.Context, item string) error {
-			_, err := call(ctx, item)
-			return err
-		}})
-		q.Enqueue("vm-7")
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if err := g.Run(ctx); err != nil {
-			t.Error(err)
-		}
-		if got := text.String(); strings.Contains(got, "vm-7") || !strings.Contains(got, "msg=called member=vms") {
-			t.Errorf("log %q, want the member and not the item", got)
 		}
 	})
 }

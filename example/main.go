@@ -38,6 +38,7 @@ import (
 	"github.com/reconkernel/reconcile/example/controller"
 	"github.com/reconkernel/reconcile/gate"
 	"github.com/reconkernel/reconcile/statuspage"
+	"github.com/reconkernel/reconcile/supervise"
 	"github.com/reconkernel/reconcile/tracker"
 )
 
@@ -138,7 +139,7 @@ func run(ctx context.Context, o options, fake *cloud.Fake, stdout io.Writer) err
 	// Events, so that most changes are corrected before the next listing.
 	group.Add("listings", assets)
 	events := reconcile.Feed(assets.Queue, c.Events(assets.Trigger))
-	group.Add("events", reconcile.Restart(reconcile.Backoff(100*time.Millisecond, 5*time.Second), events))
+	group.Add("events", supervise.Restart(reconcile.Backoff(100*time.Millisecond, 5*time.Second), events))
 
 	if o.chaos {
 		group.Add("another client", reconcile.RunFunc(fake.Interfere))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/keep"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // A server is what a file of desired servers has.
@@ -69,7 +70,7 @@ func Example() {
 		Delete:  cloud.delete,
 		Absent:  func(s server) bool { return s.Absent },
 	}
-	var group reconcile.Group
+	var group supervise.Group
 	group.Add("list", servers)
 	group.Add("servers", &reconcile.Reconciler[string]{Queue: queue, Reconcile: servers.Reconcile})
 

@@ -22,6 +22,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/keep"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // TestSurplusIsDeleted at exact times: with a Lookup by the first listing that lacks it,
@@ -1158,7 +1159,7 @@ func TestEventBesideTheFirstListing(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, 1)
 			w.actual = map[string]string{}
-			var group reconcile.Group
+			var group supervise.Group
 			w.queue = reconcile.NewQueue[string]()
 			w.set.Queue = w.queue
 			group.Add("set", w.set)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/keep"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 type set = keep.Set[string, string, string]
@@ -146,7 +147,7 @@ func (w *world) start() {
 func (w *world) runAgain() {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	w.set.Queue = w.queue
-	group := reconcile.Group{Logger: w.set.Logger}
+	group := supervise.Group{Logger: w.set.Logger}
 	group.Add("set", w.set)
 	group.Add("things", &reconcile.Reconciler[string]{Queue: w.queue, Reconcile: w.set.Reconcile, Workers: 4, Retry: w.retry})
 	ended := make(chan error)

@@ -230,9 +230,8 @@ func (l *Lanes[T, L]) create(name L) (*reconcile.Reconciler[T], error) {
 	return r, nil
 }
 
-// Unwrap returns a Reconciler. It lets a [reconcile.Group] recognize that Lanes has
-// workers and must stop after the feeders.
-func (l *Lanes[T, L]) Unwrap() reconcile.Runner { return new(reconcile.Reconciler[T]) }
+// EndLast does nothing. A supervise.Group ends a Runner that has it after the feeders.
+func (l *Lanes[T, L]) EndLast() {}
 
 // All returns the current lanes and their queues, in any order. Use the queues only to
 // read: the queue of a lane that has ended accepts no items. To add or remove items, use

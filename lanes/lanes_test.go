@@ -22,6 +22,7 @@ import (
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/internal/record"
 	"github.com/reconkernel/reconcile/lanes"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 var (
@@ -418,7 +419,7 @@ func TestNilLoggerIsTheGroups(t *testing.T) {
 		l.Reconciler = func(string) *reconcile.Reconciler[string] {
 			return &reconcile.Reconciler[string]{Reconcile: func(context.Context, string) error { return reconcile.Terminal(errors.New("boom")) }}
 		}
-		g := &reconcile.Group{Logger: slog.New(slog.NewTextHandler(&text, nil))}
+		g := &supervise.Group{Logger: slog.New(slog.NewTextHandler(&text, nil))}
 		g.Add("vms", l)
 		defer serve(t, g)()
 		l.Enqueue("a1")
@@ -548,7 +549,7 @@ func TestGroupEndsLanesAfterFeeders(t *testing.T) {
 			},
 			Logger: quiet,
 		}
-		var g reconcile.Group
+		var g supervise.Group
 		g.Add("lanes", l)
 		g.Add("feeder", reconcile.RunFunc(func(ctx context.Context) error {
 			<-ctx.Done()

@@ -142,8 +142,8 @@ func (env *Env[T]) Start(r reconcile.Runner) {
 }
 
 // Watch returns a copy of r that uses the queue of the Env and writes its runs to the
-// journal. It is for a reconciler inside of another Runner, such as a [reconcile.Group]
-// or [reconcile.After]. The Queue of r must be nil or that of the Env. If Retry is nil,
+// journal. It is for a reconciler inside of another Runner, such as a [supervise.Group]
+// or [supervise.After]. The Queue of r must be nil or that of the Env. If Retry is nil,
 // Watch sets a back-off that doubles from one second to five minutes and is not random. If
 // Logger is nil, it sets one that writes to the output of the test. In a plan of Explore
 // that output is discarded, because the journal has a line for each run. OnResult of r is

@@ -19,6 +19,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/explore"
+	"github.com/reconkernel/reconcile/supervise"
 	"github.com/reconkernel/reconcile/tracker"
 )
 
@@ -584,19 +585,19 @@ func TestWhatStandsAroundAReconciler(t *testing.T) {
 	ready := func(ctx context.Context) error { time.Sleep(time.Second); return ctx.Err() }
 	for name, start := range map[string]func(env *Env[string], r *reconcile.Reconciler[string]){
 		"After": func(env *Env[string], r *reconcile.Reconciler[string]) {
-			env.Start(reconcile.After(ready, env.Watch(r)))
+			env.Start(supervise.After(ready, env.Watch(r)))
 		},
 		"Restart": func(env *Env[string], r *reconcile.Reconciler[string]) {
-			env.Start(reconcile.Restart(nil, env.Watch(r)))
+			env.Start(supervise.Restart(nil, env.Watch(r)))
 		},
 		"Group": func(env *Env[string], r *reconcile.Reconciler[string]) {
-			group := &reconcile.Group{}
+			group := &supervise.Group{}
 			group.Add("disks", env.Watch(r))
 			env.Go(group)
 		},
 		"a Group without Watch": func(env *Env[string], r *reconcile.Reconciler[string]) {
 			r.Queue, r.Retry = env.Queue, retry
-			group := &reconcile.Group{}
+			group := &supervise.Group{}
 			group.Add("disks", r)
 			env.Go(group)
 		},

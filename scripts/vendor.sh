@@ -4,7 +4,7 @@
 
 set -euo pipefail
 
-roots="batch explore gate keep lanes reconciletest statuspage tracker"
+roots="batch explore gate keep lanes reconciletest refs statuspage supervise tracker"
 adapters="adapters/kube adapters/nats adapters/otel adapters/prometheus"
 
 help() {
@@ -12,7 +12,7 @@ help() {
 Usage: scripts/vendor.sh [--update] [--tests] [--force] DEST [PACKAGE…]
 
 Copies the kernel of reconcile into the folder DEST of your module, with its
-licence. PACKAGE is one of batch, explore, gate, keep, lanes, reconciletest,
+licence. PACKAGE is one of batch, explore, gate, keep, lanes, reconciletest, refs,
 statuspage and tracker, or of adapters/kube, adapters/nats, adapters/otel and
 adapters/prometheus; it becomes a folder in DEST, with what it needs of the others.
 What imports what is changed to where it then is: in a module example.org/app, a

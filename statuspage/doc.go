@@ -16,7 +16,7 @@
 // A page has any number of parts:
 //
 //   - A [Loop] is a queue and its reconciler.
-//   - A [Group] is a [reconcile.Group] whose members are shown too. An event stream that
+//   - A [Group] is a [supervise.Group] whose members are shown too. An event stream that
 //     broke, or polls that fail, explain why items do not run. [Poll] adds a poll to the
 //     members.
 //   - A [Gate] is a gate.Gate: its budget and its pauses.

@@ -22,6 +22,7 @@ import (
 	"github.com/reconkernel/reconcile/gate"
 	"github.com/reconkernel/reconcile/keep"
 	"github.com/reconkernel/reconcile/statuspage"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // gates returns what a page says of its gates.
@@ -137,7 +138,7 @@ func TestListing(t *testing.T) {
 		}
 		page := statuspage.New(&statuspage.Listing{Name: "buckets", Of: set})
 		page.AllowActions, page.Logger = true, discard
-		var group reconcile.Group
+		var group supervise.Group
 		group.Logger = discard
 		group.Add("set", set)
 		group.Add("things", &reconcile.Reconciler[string]{Queue: queue, Reconcile: set.Reconcile})

@@ -13,15 +13,16 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
-// A Group is a [reconcile.Group] whose members a [Page] shows: since when each runs or, in
-// [reconcile.After], waits, or how it ended. In all other ways it behaves as a reconcile.Group. The zero Group is
+// A Group is a [supervise.Group] whose members a [Page] shows: since when each runs or, in
+// [supervise.After], waits, or how it ended. In all other ways it behaves as a supervise.Group. The zero Group is
 // ready for use. A Group may be part of only one page, and must not be copied.
 type Group struct {
 	Name string // shown above the members; may be empty
 
-	reconcile.Group
+	supervise.Group
 
 	page atomic.Pointer[Page] // nil before New
 
@@ -59,7 +60,7 @@ const (
 // runs or polls again is shown again.
 const maxMembers = 200
 
-// Add is [reconcile.Group.Add]. After a call of stop, the page no longer shows the
+// Add is [supervise.Group.Add]. After a call of stop, the page no longer shows the
 // member.
 func (g *Group) Add(name string, r reconcile.Runner) (stop func()) {
 	m := g.newMember(name, false)
@@ -74,9 +75,9 @@ func (g *Group) Add(name string, r reconcile.Runner) (stop func()) {
 }
 
 // Watch returns a Runner that runs r, and adds it to the members that the page shows. Use
-// it within [reconcile.Restart], to see how often and why a Runner was restarted:
+// it within [supervise.Restart], to see how often and why a Runner was restarted:
 //
-//	group.Add("events", reconcile.Restart(nil, group.Watch("event stream", feed)))
+//	group.Add("events", supervise.Restart(nil, group.Watch("event stream", feed)))
 func (g *Group) Watch(name string, r reconcile.Runner) reconcile.Runner {
 	return &watched{g, g.newMember(name, false), r}
 }
@@ -125,7 +126,7 @@ func (w *watched) Run(ctx context.Context) (err error) {
 	err = w.start(ctx, w.runner)
 	failure = err
 	if ctx.Err() != nil { // Restart returns nil for the error of ctx. Before the end of ctx, it could call the function again.
-		failure = reconcile.Restart(reconcile.NoRetry, reconcile.RunFunc(func(context.Context) error { return err })).Run(ctx)
+		failure = supervise.Restart(reconcile.NoRetry, reconcile.RunFunc(func(context.Context) error { return err })).Run(ctx)
 	}
 	return err
 }
@@ -141,7 +142,7 @@ func (w *watched) start(ctx context.Context, r reconcile.Runner) error {
 		return r.Run(ctx)
 	}
 	w.group.note(w.member, memberWaiting, nil)
-	return reconcile.After(after.Ready(), reconcile.RunFunc(func(ctx context.Context) error {
+	return supervise.After(after.Ready(), reconcile.RunFunc(func(ctx context.Context) error {
 		return w.start(ctx, after.Unwrap())
 	})).Run(ctx)
 }
@@ -157,7 +158,7 @@ var errPanicked = errors.New("panic or runtime.Goexit; the log says where")
 //	poller.GetItems = statuspage.Poll(group, "list of buckets", poller.GetItems)
 //
 // The page must have g as a part, but g need not run: if your loops are in a
-// [reconcile.Group], use a Group that has only polls.
+// [supervise.Group], use a Group that has only polls.
 //
 // A call whose context is cancelled, for example at shutdown, does not count. If list is
 // nil, Poll returns nil.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/statuspage"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // members returns what a page says of the members of its only group.
@@ -85,7 +86,7 @@ func TestGroup(t *testing.T) {
 				return context.Cause(ctx)
 			}
 		}))
-		group.Add("feeder", reconcile.Restart(func(error, int) (time.Duration, bool) { return 5 * time.Second, true }, stream))
+		group.Add("feeder", supervise.Restart(func(error, int) (time.Duration, bool) { return 5 * time.Second, true }, stream))
 		check("before Run", "reconciler: not started, 0\nonce: not started, 0\nstream: not started, 0\nfeeder: not started, 0")
 
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -117,11 +118,11 @@ func TestGroup(t *testing.T) {
 	})
 }
 
-// TestGroupWaits has members that reconcile.After holds back, one of them twice, and one
+// TestGroupWaits has members that supervise.After holds back, one of them twice, and one
 // that is never ready.
 func TestGroupWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		group := &statuspage.Group{Group: reconcile.Group{Logger: discard}}
+		group := &statuspage.Group{Group: supervise.Group{Logger: discard}}
 		page := statuspage.New(group)
 		in := func(d time.Duration, err error) func(context.Context) error {
 			return func(ctx context.Context) error {
@@ -132,9 +133,9 @@ func TestGroupWaits(t *testing.T) {
 				return err
 			}
 		}
-		group.Add("runs", reconcile.After(in(2*time.Second, nil), reconcile.After(in(2*time.Second, nil), reconcile.RunFunc(untilDone))))
-		source := group.Watch("source", reconcile.After(in(5*time.Second, errors.New("no cache")), reconcile.RunFunc(untilDone)))
-		group.Add("feeder", reconcile.Restart(func(error, int) (time.Duration, bool) { return time.Hour, true }, source))
+		group.Add("runs", supervise.After(in(2*time.Second, nil), supervise.After(in(2*time.Second, nil), reconcile.RunFunc(untilDone))))
+		source := group.Watch("source", supervise.After(in(5*time.Second, errors.New("no cache")), reconcile.RunFunc(untilDone)))
+		group.Add("feeder", supervise.Restart(func(error, int) (time.Duration, bool) { return time.Hour, true }, source))
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- group.Run(ctx) }()

@@ -24,6 +24,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/internal/record"
+	"github.com/reconkernel/reconcile/supervise"
 	"github.com/reconkernel/reconcile/tracker"
 )
 
@@ -98,7 +99,7 @@ func track(t *testing.T, tr *letters, listings ...string) journal[string] {
 func trackInto(t *testing.T, tr *letters, q reconcile.Enqueuer[string], onChange func(tracker.Change[string, int]), listings ...string) {
 	t.Helper()
 	tr.Queue, tr.OnChange, tr.Period = q, onChange, 10*time.Second
-	group := reconcile.Group{Logger: cmp.Or(tr.Logger, quiet)}
+	group := supervise.Group{Logger: cmp.Or(tr.Logger, quiet)}
 	logger := tr.Logger
 	defer func() { tr.Logger = logger }()
 	tr.Logger = nil // that of the Group

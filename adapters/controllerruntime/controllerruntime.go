@@ -29,6 +29,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // Informer returns the informer of the manager's cache for the kind of obj, which the
@@ -75,7 +76,7 @@ func Add(m manager.Manager, name string, c Controller) error {
 	}
 	logger := slog.New(logr.ToSlogHandler(m.GetLogger().WithName(name)))
 	err = m.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		group := reconcile.Group{Logger: logger}
+		group := supervise.Group{Logger: logger}
 		group.Add(name, c)
 		return group.Run(ctx)
 	}))

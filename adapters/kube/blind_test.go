@@ -21,10 +21,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
-	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube"
 	"github.com/reconkernel/reconcile/adapters/kube/custom"
 	"github.com/reconkernel/reconcile/adapters/kube/internal/apitest"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // A sized is a kind whose size is a number, for this program alone.
@@ -86,7 +86,7 @@ func TestReadyOfAnInformerThatCannotRead(t *testing.T) {
 				}
 				c := &kube.Controller[*sized]{Name: "sizes", Informer: things.Informer(ns, 0), Reconcile: func(context.Context, *sized) error { return nil }}
 				var log bytes.Buffer
-				group := reconcile.Group{Logger: slog.New(slog.NewTextHandler(&log, nil))}
+				group := supervise.Group{Logger: slog.New(slog.NewTextHandler(&log, nil))}
 				group.Add("informers", c.Informers())
 				group.Add("sizes", c)
 				ctx, cancel := context.WithCancel(t.Context())

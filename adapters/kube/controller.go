@@ -19,6 +19,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube/internal/held"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // A Controller is the usual case: a reconcile function for the objects of one
@@ -176,7 +177,7 @@ func (p *Parts) Run(ctx context.Context) error {
 	if p.Reconciler.Logger == nil {
 		p.Reconciler.Logger = reconcile.Logger(ctx)
 	}
-	var group reconcile.Group
+	var group supervise.Group
 	all := make([]interface {
 		Synced(ctx context.Context) error
 	}, len(p.Sources))
@@ -188,7 +189,7 @@ func (p *Parts) Run(ctx context.Context) error {
 	if p.Around != nil {
 		workers = p.Around(workers)
 	}
-	group.Add("workers", reconcile.After(func(ctx context.Context) error {
+	group.Add("workers", supervise.After(func(ctx context.Context) error {
 		err := AllSynced(all...)(ctx)
 		p.synced.Store(err == nil)
 		return err
@@ -201,7 +202,7 @@ func (p *Parts) Run(ctx context.Context) error {
 // that waits has whole caches.
 func (c *Controller[O]) Informers() reconcile.Runner {
 	return reconcile.RunFunc(func(ctx context.Context) error {
-		var group reconcile.Group
+		var group supervise.Group
 		seen := make(map[cache.SharedInformer]bool)
 		for _, informer := range c.informers() {
 			if !seen[informer] {

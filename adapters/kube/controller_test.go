@@ -25,6 +25,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 var ownedByConfigMap = kube.OwnedBy{APIVersion: "v1", Kind: "ConfigMap"}
@@ -77,7 +78,7 @@ func newShop(t testing.TB) *shop {
 // run runs the informers and the controller, which returns its error when stop is
 // called.
 func (s *shop) run() (stop func() error) {
-	var group reconcile.Group
+	var group supervise.Group
 	group.Add("informers", s.c.Informers())
 	group.Add("configs", s.c)
 	return begin(s.t, &group)
@@ -329,7 +330,7 @@ func TestControllerLogs(t *testing.T) {
 		s.verdict = reconcile.Terminal(errors.New("it is broken"))
 		s.configs.Add(config("a", "1", "A"))
 		l := newLines("it is broken", func() {})
-		group := reconcile.Group{Logger: slog.New(l)}
+		group := supervise.Group{Logger: slog.New(l)}
 		group.Add("informers", s.c.Informers())
 		group.Add("configs", s.c)
 		stop := begin(t, &group)

@@ -35,6 +35,7 @@ import (
 	"github.com/reconkernel/reconcile/adapters/kube/elect"
 	"github.com/reconkernel/reconcile/adapters/kube/internal/apitest"
 	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // This is the CronJob controller of the kubebuilder book, as one writes it here. A
@@ -87,12 +88,12 @@ func NewCronJobReconciler(config *rest.Config) (*CronJobReconciler, error) {
 }
 
 // Group is what a process runs: the informers, and the rest while it leads.
-func (r *CronJobReconciler) Group(namespace string, leader elect.Config) *reconcile.Group {
+func (r *CronJobReconciler) Group(namespace string, leader elect.Config) *supervise.Group {
 	c := &kube.Controller[*CronJob]{Name: "cron jobs", Informer: r.cronJobs.Informer(namespace, 0), Reconcile: r.Reconcile, Workers: 4}
 	jobs := informers.NewSharedInformerFactoryWithOptions(r.client, 0, informers.WithNamespace(namespace)).Batch().V1().Jobs()
 	r.jobs = kube.Owns[*batchv1.Job](c, jobs.Informer(), kube.OwnedBy{APIVersion: "batch.example.com/v1", Kind: "CronJob"})
 	c.With = func(p *kube.Parts) { p.Reconciler.OnResult = r.told }
-	var group reconcile.Group
+	var group supervise.Group
 	group.Add("informers", c.Informers())
 	group.Add("leader", elect.Elect(leader, c))
 	return &group

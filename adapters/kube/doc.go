@@ -12,13 +12,13 @@
 //
 // For items of another type, the parts are put together by hand. A [Source] is what
 // an informer sees. Its Feed is a [reconcile.Feeder], its Synced is for
-// [reconcile.After], its List for a [reconcile.Poller]:
+// [supervise.After], its List for a [reconcile.Poller]:
 //
 //	pods := kube.Source[cache.ObjectName]{Name: "pods", Informer: informer, Keys: kube.Name}
 //	queue := reconcile.NewQueue[cache.ObjectName]()
 //	group.Add("informer", kube.Run(informer))
 //	group.Add("pods", reconcile.Feed(queue, pods.Feed))
-//	group.Add("pods, the runs", reconcile.After(pods.Synced, reconciler))
+//	group.Add("pods, the runs", supervise.After(pods.Synced, reconciler))
 //
 // The informer may be of any kind: typed, dynamic, of metadata alone. Keys makes
 // items of any type of an object: its name with [Name], that of its owner with

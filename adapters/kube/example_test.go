@@ -14,6 +14,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // Each ConfigMap is wanted somewhere outside.
@@ -34,7 +35,7 @@ func ExampleController() {
 		Informer:  informer,
 		Reconcile: put,
 	}
-	var group reconcile.Group
+	var group supervise.Group
 	group.Add("informers", c.Informers())
 	group.Add("configs", c)
 	if err := group.Run(ctx); err != nil {
@@ -74,10 +75,10 @@ func ExampleSource() {
 		Retry: kube.Retry(nil),
 	}
 
-	var group reconcile.Group
+	var group supervise.Group
 	group.Add("informer", kube.Run(informer))
 	group.Add("configs", reconcile.Feed(queue, configs.Feed))
-	group.Add("runs", reconcile.After(configs.Synced, reconciler))
+	group.Add("runs", supervise.After(configs.Synced, reconciler))
 	if err := group.Run(ctx); err != nil {
 		fmt.Println(err)
 	}

@@ -32,6 +32,7 @@ import (
 	"github.com/reconkernel/reconcile/adapters/kube/kinds"
 	"github.com/reconkernel/reconcile/explore"
 	"github.com/reconkernel/reconcile/explore/kubesim"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // The packages of adapters/kube, each in a program of its own.
@@ -142,10 +143,10 @@ func guarded(proc *explore.Process, w *world) reconcile.Runner {
 			return proc.Do(ctx, "remove "+o.GetName(), func() error { delete(w.files, o.GetName()); return nil })
 		},
 	}
-	group := &reconcile.Group{Logger: proc.Logger()}
+	group := &supervise.Group{Logger: proc.Logger()}
 	group.Add("informer", kube.Run(informer))
 	group.Add("widgets", reconcile.Feed(queue, source.Feed))
-	group.Add("runs", reconcile.After(source.Synced, &reconcile.Reconciler[cache.ObjectName]{Queue: queue, Reconcile: guard.Reconcile, Timeout: 30 * time.Second}))
+	group.Add("runs", supervise.After(source.Synced, &reconcile.Reconciler[cache.ObjectName]{Queue: queue, Reconcile: guard.Reconcile, Timeout: 30 * time.Second}))
 	return group
 }
 
@@ -255,7 +256,7 @@ func TestKinds(t *testing.T) {
 		client := dynamic.NewForConfigOrDie(w.Config(proc))
 		kubesim.Run(proc, func() reconcile.Runner {
 			watches := &kinds.Kinds{Informer: kinds.Dynamic(client, "default", 0), Logger: proc.Logger()}
-			group := &reconcile.Group{Logger: proc.Logger()}
+			group := &supervise.Group{Logger: proc.Logger()}
 			group.Add("kinds", watches)
 			for _, resource := range []string{"configmaps", "secrets"} {
 				queue := reconcile.NewQueue[cache.ObjectName]()
@@ -263,7 +264,7 @@ func TestKinds(t *testing.T) {
 				if _, err := kinds.Serve(watches, schema.GroupVersionResource{Version: "v1", Resource: resource}, queue, source); err != nil {
 					proc.Errorf("Serve: %v", err)
 				}
-				group.Add(resource, reconcile.After(source.Synced, &reconcile.Reconciler[cache.ObjectName]{Queue: queue, Reconcile: func(_ context.Context, n cache.ObjectName) error {
+				group.Add(resource, supervise.After(source.Synced, &reconcile.Reconciler[cache.ObjectName]{Queue: queue, Reconcile: func(_ context.Context, n cache.ObjectName) error {
 					v, there, err := source.Informer.GetStore().GetByKey(n.String())
 					if err != nil {
 						return err

@@ -16,6 +16,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // TestFakeClientset changes an object of client-go's fake clientset, which gives
@@ -28,10 +29,10 @@ func TestFakeClientset(t *testing.T) {
 		source.Changed = kube.VersionChanged
 		queue := reconcile.NewQueue[name]()
 		begin, runs := time.Now(), make(chan time.Duration, 10)
-		var group reconcile.Group
+		var group supervise.Group
 		group.Add("informer", kube.Run(source.Informer))
 		group.Add("configs", reconcile.Feed(queue, source.Feed))
-		group.Add("runs", reconcile.After(source.Synced, &reconcile.Reconciler[name]{
+		group.Add("runs", supervise.After(source.Synced, &reconcile.Reconciler[name]{
 			Queue: queue,
 			Retry: reconcile.Backoff(time.Hour, time.Hour),
 			Reconcile: func(context.Context, name) error {

@@ -19,6 +19,7 @@ import (
 	"github.com/reconkernel/reconcile/adapters/kube"
 	"github.com/reconkernel/reconcile/adapters/kube/internal/apitest"
 	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // A mirror is an outside world that a reconcile function keeps like the
@@ -35,10 +36,10 @@ func (m *mirror) run(t *testing.T, informer cache.SharedIndexInformer) {
 	m.things, m.changed = make(map[string]string), make(chan struct{})
 	queue := reconcile.NewQueue[name]()
 	source := names(informer)
-	var group reconcile.Group
+	var group supervise.Group
 	group.Add("informer", kube.Run(informer))
 	group.Add("source", reconcile.Feed(queue, source.Feed))
-	group.Add("runs", reconcile.After(source.Synced, &reconcile.Reconciler[name]{
+	group.Add("runs", supervise.After(source.Synced, &reconcile.Reconciler[name]{
 		Queue: queue, Workers: 2,
 		Reconcile: func(_ context.Context, n name) error {
 			v, ok, err := informer.GetStore().GetByKey(n.String())

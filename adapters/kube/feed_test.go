@@ -31,6 +31,7 @@ import (
 	"github.com/reconkernel/reconcile/adapters/kube"
 	"github.com/reconkernel/reconcile/adapters/kube/internal/apitest"
 	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // TestFeed has kubectl create, change and delete an object, and each kind of
@@ -236,8 +237,8 @@ func TestSynced(t *testing.T) {
 		queue := reconcile.NewQueue[name]()
 		source := names(typedInformer(t, s.Admin(), ns, 0))
 		known := make(chan int, 10)
-		var group reconcile.Group
-		group.Add("runs", reconcile.After(kube.AllSynced(source), &reconcile.Reconciler[name]{
+		var group supervise.Group
+		group.Add("runs", supervise.After(kube.AllSynced(source), &reconcile.Reconciler[name]{
 			Queue: queue,
 			Reconcile: func(context.Context, name) error {
 				s := queue.Stats()
@@ -316,7 +317,7 @@ func TestFailuresAreLoggedRarely(t *testing.T) {
 			},
 		}
 		var log logged
-		group := reconcile.Group{Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		group := supervise.Group{Logger: slog.New(slog.NewTextHandler(&log, nil))}
 		group.Add("informer", kube.Run(cache.NewSharedInformer(list, &corev1.ConfigMap{}, 0)))
 		broken.Store(true)
 		kubetest.Run(t, &group)
@@ -377,7 +378,7 @@ func TestTwoSources(t *testing.T) {
 		ns := s.Namespace(t)
 		s.Kubectl(t, "create", "configmap", "a", "-n", ns)
 		informer := typedInformer(t, s.Admin(), ns, 0)
-		var group reconcile.Group
+		var group supervise.Group
 		h := []*heard[name]{newHeard[name](), newHeard[name]()}
 		for _, h := range h {
 			source := names(informer)
@@ -486,14 +487,14 @@ func TestSyncedErrorNamesTheReason(t *testing.T) {
 				}
 				source := names(cache.NewSharedInformer(list, &corev1.ConfigMap{}, 0))
 				var log logged
-				group := reconcile.Group{Logger: slog.New(slog.NewTextHandler(&log, nil))}
+				group := supervise.Group{Logger: slog.New(slog.NewTextHandler(&log, nil))}
 				if c.run {
 					group.Add("informer", kube.Run(source.Informer))
 				}
 				if c.feed {
 					group.Add("feed", reconcile.Feed(newHeard[cache.ObjectName](), source.Feed))
 				}
-				group.Add("runs", reconcile.After(source.Synced, reconcile.RunFunc(func(context.Context) error { return nil })))
+				group.Add("runs", supervise.After(source.Synced, reconcile.RunFunc(func(context.Context) error { return nil })))
 				ctx, cancel := context.WithTimeout(t.Context(), 59*time.Second)
 				defer cancel()
 				err := group.Run(ctx)
@@ -542,10 +543,10 @@ func TestFeedThatBeginsLater(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		later := func(context.Context) error { time.Sleep(15 * time.Second); return nil }
-		group := reconcile.Group{Logger: slog.New(slog.DiscardHandler)}
+		group := supervise.Group{Logger: slog.New(slog.DiscardHandler)}
 		group.Add("informer", kube.Run(source.Informer))
-		group.Add("feed", reconcile.After(later, reconcile.Feed(newHeard[cache.ObjectName](), source.Feed)))
-		group.Add("runs", reconcile.After(source.Synced, reconcile.RunFunc(func(context.Context) error {
+		group.Add("feed", supervise.After(later, reconcile.Feed(newHeard[cache.ObjectName](), source.Feed)))
+		group.Add("runs", supervise.After(source.Synced, reconcile.RunFunc(func(context.Context) error {
 			if d := time.Since(begin); d < 15*time.Second || d > 20*time.Second {
 				t.Errorf("the runs begin after %v, want some seconds after the feed did at 15s", d)
 			}

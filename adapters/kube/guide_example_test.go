@@ -11,6 +11,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube/elect"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // One of many processes does the work, as docs/guides/many-processes.md has
@@ -21,13 +22,13 @@ func Example_guideElect() {
 	var makeVM func(ctx context.Context, vm string) error
 
 	_ = func(ctx context.Context) error {
-		var group reconcile.Group
+		var group supervise.Group
 		group.Add("vms", elect.Elect(elect.Config{
 			Client:    leases.CoordinationV1(), // a clientset of its own: a rate limiter is for all requests of one
 			Namespace: "default",
 			Name:      "vms",
 			Duration:  15 * time.Second, // how long the others wait for a leader that died
-		}, elect.EachTerm(func(term *reconcile.Group) { // the informer runs outside, everywhere
+		}, elect.EachTerm(func(term *supervise.Group) { // the informer runs outside, everywhere
 			queue := reconcile.NewQueue[string]()
 			term.Add("desired", reconcile.Feed(queue, feed))
 			term.Add("runs", &reconcile.Reconciler[string]{

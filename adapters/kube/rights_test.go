@@ -32,6 +32,7 @@ import (
 	"github.com/reconkernel/reconcile/adapters/kube/events"
 	"github.com/reconkernel/reconcile/adapters/kube/finalizer"
 	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // A right is a verb on a resource.
@@ -176,7 +177,7 @@ func leases(verbs ...string) (rights []right) {
 func (p place) until(ctx context.Context, done <-chan struct{}, begun func(), runners ...reconcile.Runner) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	group := reconcile.Group{Logger: p.logger}
+	group := supervise.Group{Logger: p.logger}
 	for i, r := range runners {
 		group.Add(fmt.Sprint(i), r)
 	}

@@ -20,8 +20,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // This is the root CA publisher of kube-controller-manager, as one writes it here:
@@ -41,14 +41,14 @@ type Publisher struct {
 }
 
 // Group is what a process runs.
-func (p *Publisher) Group() *reconcile.Group {
+func (p *Publisher) Group() *supervise.Group {
 	core := informers.NewSharedInformerFactory(p.client, 0).Core().V1()
 	p.maps = core.ConfigMaps().Informer()
 	c := &kube.Controller[*corev1.Namespace]{Name: "root CA", Informer: core.Namespaces().Informer(), Reconcile: p.Reconcile}
 	kube.Watches(c, p.maps, kube.Key(func(cm *corev1.ConfigMap) (cache.ObjectName, bool) {
 		return cache.ObjectName{Name: cm.Namespace}, cm.Name == caConfigMap
 	}))
-	var group reconcile.Group
+	var group supervise.Group
 	group.Add("informers", c.Informers())
 	group.Add("root CA", c)
 	return &group

@@ -26,6 +26,7 @@ import (
 	"github.com/reconkernel/reconcile/adapters/kube/events"
 	"github.com/reconkernel/reconcile/adapters/kube/internal/apitest"
 	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // This is kubernetes/sample-controller, as one writes it here: a Foo asks for a
@@ -110,7 +111,7 @@ func (c *FooController) Run(ctx context.Context, namespace string, workers int) 
 		},
 	}
 	foos.With = func(p *kube.Parts) { p.Reconciler.OnResult, p.Around = recorder.OnResult, recorder.Around }
-	var group reconcile.Group
+	var group supervise.Group
 	group.Add("informers", foos.Informers())
 	group.Add("foos", foos)
 	return group.Run(ctx)

@@ -20,6 +20,7 @@ import (
 	"github.com/reconkernel/reconcile/adapters/kube"
 	"github.com/reconkernel/reconcile/adapters/kube/internal/apitest"
 	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // TestChildOutOfTheSelection has a controller create a child that the selector of its
@@ -64,7 +65,7 @@ func TestChildOutOfTheSelection(t *testing.T) {
 				}}
 				owned = kube.Owns[*corev1.Secret](c, secrets, kube.OwnedBy{APIVersion: "v1", Kind: "ConfigMap"})
 				create(t, client, configMap(ns, "owner"))
-				var group reconcile.Group
+				var group supervise.Group
 				group.Add("informers", c.Informers())
 				group.Add("configs", c)
 				stop := kubetest.Run(t, &group)

@@ -21,6 +21,7 @@ import (
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube"
 	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // TestServerIsKilled kills the API server, and then etcd, under a running
@@ -152,7 +153,7 @@ func TestForbidden(t *testing.T) {
 	}
 	h := newHeard[name]()
 	var log logged
-	group := reconcile.Group{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+	group := supervise.Group{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
 	group.Add("informer", kube.Run(source.Informer))
 	group.Add("feed", reconcile.Feed(h, source.Feed))
 	kubetest.Run(t, &group)

@@ -16,6 +16,7 @@ import (
 	"github.com/reconkernel/reconcile/adapters/kube"
 	"github.com/reconkernel/reconcile/adapters/kube/finalizer"
 	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // TestSmoke shows that the adapter works with a real kube-apiserver: an informer reports
@@ -42,10 +43,10 @@ func TestSmoke(t *testing.T) {
 		Clean:  func(_ context.Context, o *corev1.ConfigMap) error { calls <- "clean " + o.Name; return nil },
 	}
 	queue := reconcile.NewQueue[name]()
-	var group reconcile.Group
+	var group supervise.Group
 	group.Add("informer", kube.Run(source.Informer))
 	group.Add("source", reconcile.Feed(queue, source.Feed))
-	group.Add("guard", reconcile.After(source.Synced, &reconcile.Reconciler[name]{Queue: queue, Reconcile: guard.Reconcile}))
+	group.Add("guard", supervise.After(source.Synced, &reconcile.Reconciler[name]{Queue: queue, Reconcile: guard.Reconcile}))
 
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

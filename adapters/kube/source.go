@@ -171,7 +171,7 @@ func (s *Source[T]) remove(reg cache.ResourceEventHandlerRegistration, h *handle
 }
 
 // Synced waits until Feed has passed on all that the informer listed first. It
-// is for [reconcile.After]: a reconciler that starts then finds whole caches. If
+// is for [supervise.After]: a reconciler that starts then finds whole caches. If
 // that is not so within SyncTimeout, or ctx is done first, it returns an error
 // that says why, with the cause of ctx and the failure of the list in it; of an
 // informer that is not run by [Run], the failure is not known. Every ten seconds it
@@ -231,7 +231,7 @@ func (s *Source[T]) trouble() error {
 }
 
 // AllSynced returns a function that waits for each of the sources, for
-// [reconcile.After]; without any, it returns nil at once.
+// [supervise.After]; without any, it returns nil at once.
 func AllSynced(sources ...interface {
 	Synced(ctx context.Context) error
 },

@@ -32,7 +32,7 @@
 // its message or in its value: [SetOwner], [OwnerKey].
 // [Secondaries] writes and lists such entries of a bucket, and feeds the keys of
 // their owners. Entries of other buckets that a reconcile function only looks
-// at reach the items that did by [reconcile.Refs] and [reconcile.Map].
+// at reach the items that did by [refs.Refs] and [reconcile.Map].
 //
 // # Guarantees
 //

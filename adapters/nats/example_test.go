@@ -12,13 +12,15 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	natsadapter "github.com/reconkernel/reconcile/adapters/nats"
+	"github.com/reconkernel/reconcile/refs"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // A site has a theme, and owns routes. Each of them is an entry of a bucket.
 func Example() {
 	var js jetstream.JetStream // of a connection to a server
 	var themeOf, host func(site string) string
-	var themes reconcile.Refs[string, string]
+	var themes refs.Refs[string, string]
 	q := reconcile.NewQueue[string]()
 	routes := &natsadapter.Secondaries{JS: js, Bucket: "routes", Kind: "site"}
 	reconcileSite := func(ctx context.Context, site string) error {
@@ -31,7 +33,7 @@ func Example() {
 	}
 
 	_ = func(ctx context.Context) error {
-		var group reconcile.Group
+		var group supervise.Group
 		group.Add("sites", reconcile.Feed(q, natsadapter.KeyValue(js, "sites", natsadapter.EntryKey)))
 		group.Add("routes", reconcile.Feed(q, routes.Feed)) // a changed route enqueues its site
 		group.Add("themes", reconcile.Feed(reconcile.Map(q, themes.Of), natsadapter.KeyValue(js, "themes", natsadapter.EntryKey)))

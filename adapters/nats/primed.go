@@ -17,12 +17,12 @@ import (
 )
 
 // A Primed tells when feeders have enqueued all that was there, for
-// [reconcile.After]: what starts then finds whole caches. The zero Primed knows
+// [supervise.After]: what starts then finds whole caches. The zero Primed knows
 // no feeders; [Prime] adds them.
 //
 //	var primed natsadapter.Primed
 //	group.Add("sites", reconcile.Feed(q, natsadapter.Prime(&primed, natsadapter.KeyValue(js, "sites", natsadapter.EntryKey))))
-//	group.Add("runs", reconcile.After(primed.Wait, reconciler))
+//	group.Add("runs", supervise.After(primed.Wait, reconciler))
 //
 // Its methods may be called from any goroutine.
 type Primed struct {

@@ -19,6 +19,7 @@ import (
 	"github.com/reconkernel/reconcile"
 	natsadapter "github.com/reconkernel/reconcile/adapters/nats"
 	"github.com/reconkernel/reconcile/adapters/nats/internal/natstest"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // TestPrimed starts what waits for three feeders when all that was there was fed,
@@ -35,13 +36,13 @@ func TestPrimed(t *testing.T) {
 
 	var primed natsadapter.Primed
 	q := reconcile.NewQueue[string]()
-	var group reconcile.Group
+	var group supervise.Group
 	group.Add("keys", reconcile.Feed(q, natsadapter.Prime(&primed, natsadapter.KeyValue(slow, "b", natsadapter.EntryKey))))
 	group.Add("none", reconcile.Feed(q, natsadapter.Prime(&primed, natsadapter.KeyValue(js, "empty", natsadapter.EntryKey))))
 	group.Add("objects", reconcile.Feed(q, natsadapter.Prime(&primed, natsadapter.Objects(js, "b", natsadapter.ObjectName))))
 	fed := make(chan int, 1)
 	ctx, cancel := context.WithCancel(t.Context())
-	group.Add("runs", reconcile.After(primed.Wait, reconcile.RunFunc(func(context.Context) error {
+	group.Add("runs", supervise.After(primed.Wait, reconcile.RunFunc(func(context.Context) error {
 		fed <- q.Len()
 		cancel()
 		return nil

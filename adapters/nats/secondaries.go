@@ -21,6 +21,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/nats/internal/names"
+	"github.com/reconkernel/reconcile/refs"
 )
 
 // Where a secondary says who owns it: in the headers of its message, or in a
@@ -107,10 +108,10 @@ type Secondaries struct {
 
 	mu     sync.Mutex // guards the fields below
 	owners map[string]ownership
-	keys   reconcile.Refs[string, string] // of an owner, as owners has them
-	put    map[string]putting             // by key: not fed yet
-	feeds  int                            // how many Feeds know all that there is
-	seen   uint64                         // the last revision fed
+	keys   refs.Refs[string, string] // of an owner, as owners has them
+	put    map[string]putting        // by key: not fed yet
+	feeds  int                       // how many Feeds know all that there is
+	seen   uint64                    // the last revision fed
 }
 
 // A putting is what Put wrote.

@@ -20,6 +20,8 @@ import (
 	"github.com/reconkernel/reconcile"
 	natsadapter "github.com/reconkernel/reconcile/adapters/nats"
 	"github.com/reconkernel/reconcile/adapters/nats/internal/natstest"
+	"github.com/reconkernel/reconcile/refs"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 func TestOwnerKey(t *testing.T) {
@@ -125,7 +127,7 @@ func TestOrphanedSecondaryIsDeleted(t *testing.T) {
 	mustPut(t, mounts, "m3", "", "gone")
 	q := reconcile.NewQueue[string]()
 	ran := make(chan string, 10)
-	var group reconcile.Group
+	var group supervise.Group
 	group.Add("garbage", &reconcile.Poller[string]{Queue: q, GetItems: mounts.Owners, Period: time.Hour})
 	group.Add("disks", &reconcile.Reconciler[string]{
 		Queue: q,
@@ -272,7 +274,7 @@ func TestSecondariesPut(t *testing.T) {
 func TestTertiary(t *testing.T) {
 	js := natstest.New(t).JetStream(t)
 	classes := natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "classes"})
-	var refs reconcile.Refs[string, string] // of the disks that look at a class
+	var refs refs.Refs[string, string] // of the disks that look at a class
 	refs.Set("d1", "fast")
 	refs.Set("d2", "fast", "safe")
 	f := run(t, func(ctx context.Context, q reconcile.Enqueuer[string]) error {

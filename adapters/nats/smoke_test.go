@@ -17,6 +17,7 @@ import (
 	"github.com/reconkernel/reconcile/adapters/nats/elect"
 	"github.com/reconkernel/reconcile/adapters/nats/internal/natstest"
 	"github.com/reconkernel/reconcile/adapters/nats/queue"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // TestSmoke shows that the adapter works with a real server: the leader feeds a shared
@@ -48,7 +49,7 @@ func TestSmoke(t *testing.T) {
 
 	ctx, stop := context.WithCancel(t.Context())
 	ran := make(chan string)
-	var group reconcile.Group
+	var group supervise.Group
 	group.Add("leader", elect.Elect(leases, "feed", reconcile.Feed(q, natsadapter.KeyValue(js, "sites", natsadapter.EntryKey))))
 	group.Add("runs", &reconcile.Reconciler[string]{Queue: q, Reconcile: func(_ context.Context, item string) error {
 		ran <- item

@@ -18,6 +18,7 @@ import (
 	"github.com/reconkernel/reconcile"
 	natsadapter "github.com/reconkernel/reconcile/adapters/nats"
 	"github.com/reconkernel/reconcile/adapters/nats/internal/natstest"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // A feed is a Feeder at work, and what it has enqueued.
@@ -40,7 +41,7 @@ func run(t *testing.T, f reconcile.Feeder[string]) *feed {
 // inGroup runs a Feeder as the member "feeder" of a Group that logs to log.
 func inGroup(log *bytes.Buffer, f reconcile.Feeder[string]) reconcile.Feeder[string] {
 	return func(ctx context.Context, q reconcile.Enqueuer[string]) error {
-		group := reconcile.Group{Logger: slog.New(slog.NewTextHandler(log, nil))}
+		group := supervise.Group{Logger: slog.New(slog.NewTextHandler(log, nil))}
 		group.Add("feeder", reconcile.Feed(q, f))
 		return group.Run(ctx)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	oteladapter "github.com/reconkernel/reconcile/adapters/otel"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // TestInstrumentedTerms has three terms of a leader, each with a Reconciler and a queue
@@ -31,7 +32,7 @@ func TestInstrumentedTerms(t *testing.T) {
 				Reconcile: func(context.Context, int) error { return nil },
 				OnResult:  func(reconcile.Result[int]) { results.Add(1) },
 			}
-			var group reconcile.Group
+			var group supervise.Group
 			group.Add("runs", telemetry.Instrumented(r))
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)

@@ -15,6 +15,7 @@ import (
 	"github.com/reconkernel/reconcile/gate"
 
 	promadapter "github.com/reconkernel/reconcile/adapters/prometheus"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // TestInstrumentedTerms has three terms of a leader, each with a Reconciler and a queue
@@ -48,7 +49,7 @@ func TestInstrumentedTerms(t *testing.T) {
 				Reconcile: func(context.Context, int) error { return nil },
 				OnResult:  func(reconcile.Result[int]) { results++ },
 			}
-			var group reconcile.Group
+			var group supervise.Group
 			group.Add("runs", promadapter.Instrumented(&c, r))
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)

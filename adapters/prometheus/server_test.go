@@ -31,6 +31,7 @@ import (
 	promadapter "github.com/reconkernel/reconcile/adapters/prometheus"
 	"github.com/reconkernel/reconcile/gate"
 	"github.com/reconkernel/reconcile/keep"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // TestPrometheus has a real Prometheus scrape the metrics of disks in trouble, with
@@ -136,7 +137,7 @@ func disksHandler(t *testing.T) http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(&metrics)
 
-	var group reconcile.Group
+	var group supervise.Group
 	group.Add("disks", disks)
 	group.Add("poll", poll)
 	group.Add("snapshots", snapshots)

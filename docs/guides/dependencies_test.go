@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/refs"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // The programs of events-and-observations.md about owners and dependencies.
@@ -80,7 +82,7 @@ func TestOwners(t *testing.T) {
 			mu.Unlock()
 		})
 
-		var group reconcile.Group
+		var group supervise.Group
 		group.Add("list", &reconcile.Poller[string]{Queue: vms, GetItems: list, Period: 10 * time.Minute})
 		group.Add("vms", &reconcile.Reconciler[string]{Queue: vms, Reconcile: reconcileVM})
 		run(t, &group, time.Hour)
@@ -103,7 +105,7 @@ func TestOwnersDependencies(t *testing.T) {
 		keyOf := map[string]string{"logs": "key-1", "media": "key-1", "tmp": "key-2"}
 		there.Store("key-2", true)
 
-		var refs reconcile.Refs[string, string] // keys, buckets
+		var refs refs.Refs[string, string] // keys, buckets
 		buckets := reconcile.NewQueue[string]()
 		keys := reconcile.Map(buckets, refs.Of) // an event about a key runs the buckets that need it
 

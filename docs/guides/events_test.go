@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // The programs of events-and-observations.md and scheduled-runs.md.
@@ -23,7 +24,7 @@ func TestEventsAndPolls(t *testing.T) {
 		time.AfterFunc(150*time.Second, func() { hooks <- "vm" })
 
 		q := reconcile.NewQueue[string]()
-		var group reconcile.Group
+		var group supervise.Group
 		group.Add("hooks", reconcile.Feed(q, reconcile.FromChan(hooks))) // events
 		group.Add("list", &reconcile.Poller[string]{                     // observations
 			Queue:    q,

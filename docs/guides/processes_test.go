@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // The programs of many-processes.md.
@@ -35,7 +36,7 @@ func TestLeaderFailover(t *testing.T) {
 		seat := make(chan struct{}, 1)
 		process := func(name string, events <-chan string) reconcile.Runner {
 			queue := reconcile.NewQueue[string]()
-			var group reconcile.Group
+			var group supervise.Group
 			group.Add("events", reconcile.Feed(queue, reconcile.FromChan(events))) // everywhere
 			group.Add("vms", elect(seat, &reconcile.Reconciler[string]{            // in one place
 				Queue: queue,

@@ -18,6 +18,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/keep"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // A Set whose actual state is a file of what was made: see deleting-safely.md.
@@ -134,7 +135,7 @@ func TestListings(t *testing.T) {
 					return m.update(func(made map[string]string) { delete(made, name) })
 				},
 			}
-			var group reconcile.Group
+			var group supervise.Group
 			group.Add("list", things)
 			group.Add("things", &reconcile.Reconciler[string]{Queue: queue, Reconcile: things.Reconcile, Logger: quiet})
 			run(t, &group, d)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/keep"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // The programs of sets.md.
@@ -76,7 +77,7 @@ func runSet[K comparable, D, A any](t *testing.T, set *keep.Set[K, D, A], d time
 	t.Helper()
 	queue := reconcile.NewQueue[K]()
 	set.Queue = queue
-	group := reconcile.Group{Logger: quiet}
+	group := supervise.Group{Logger: quiet}
 	group.Add("set", set)
 	group.Add("things", &reconcile.Reconciler[K]{Queue: queue, Reconcile: set.Reconcile, Workers: 10})
 	for i, r := range more {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // The program of from-simple-controller-runtime.md.
@@ -51,7 +52,7 @@ func TestFromSimpleControllerRuntime(t *testing.T) {
 		defer stop()
 
 		queue := reconcile.NewQueue[string]() // an id: no String, Hash and LogValue needed
-		var group reconcile.Group
+		var group supervise.Group
 		group.Add("poller", &reconcile.Poller[string]{
 			Queue:    queue,
 			GetItems: getItems,

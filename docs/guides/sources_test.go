@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // The programs of events-and-observations.md and back-off.md that start, stop and restart sources.
@@ -21,7 +22,7 @@ type machine struct{ Region, Name string }
 
 // regions keeps a poller for each region that is wanted. It is for one goroutine.
 type regions struct {
-	group *reconcile.Group
+	group *supervise.Group
 	queue reconcile.Enqueuer[machine]
 	list  func(ctx context.Context, region string) ([]machine, error)
 	stops map[string]func()
@@ -49,7 +50,7 @@ func TestSourcesComeAndGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		happened := newDiary()
 		q := reconcile.NewQueue[machine]()
-		var group reconcile.Group
+		var group supervise.Group
 		r := &regions{
 			group: &group,
 			queue: q,
@@ -108,9 +109,9 @@ func TestSourcesRestart(t *testing.T) {
 			}
 		}
 
-		var group reconcile.Group
+		var group supervise.Group
 		group.Add("list", poller)
-		group.Add("events", reconcile.Restart(each(5*time.Second), reconcile.Feed(q, stream)))
+		group.Add("events", supervise.Restart(each(5*time.Second), reconcile.Feed(q, stream)))
 		run(t, &group, 20*time.Second)
 		happened.check(t, `
 0s      list
@@ -130,7 +131,7 @@ func TestSourcesSync(t *testing.T) {
 			q.Enqueue("vm")
 			loaded := make(chan struct{})
 
-			var group reconcile.Group
+			var group supervise.Group
 			group.Add("cache", reconcile.RunFunc(func(ctx context.Context) error {
 				time.Sleep(takes) // a big list
 				close(loaded)
@@ -147,7 +148,7 @@ func TestSourcesSync(t *testing.T) {
 					return nil
 				}
 			}
-			group.Add("vms", reconcile.After(ready, &reconcile.Reconciler[string]{
+			group.Add("vms", supervise.After(ready, &reconcile.Reconciler[string]{
 				Queue: q,
 				Reconcile: func(_ context.Context, vm string) error {
 					happened.note("look at %s", vm)

@@ -18,6 +18,7 @@ import (
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/example/cloud"
 	"github.com/reconkernel/reconcile/keep"
+	"github.com/reconkernel/reconcile/refs"
 )
 
 // A Cloud is the remote API, as [cloud.Fake] has it.
@@ -40,7 +41,7 @@ type Controller struct {
 	Cloud    Cloud
 	Patience time.Duration // how long to wait for an event before checking
 
-	refs reconcile.Refs[cloud.ID, cloud.ID] // which assets depend on what
+	refs refs.Refs[cloud.ID, cloud.ID] // which assets depend on what
 
 	mu         sync.Mutex         // guards the fields below
 	notRetried map[cloud.ID]error // the assets that are not retried, and why

@@ -18,6 +18,7 @@ import (
 	"github.com/reconkernel/reconcile/example/cloud"
 	"github.com/reconkernel/reconcile/example/controller"
 	"github.com/reconkernel/reconcile/reconciletest"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 type env = reconciletest.Env[cloud.ID]
@@ -67,7 +68,7 @@ func (w *world) start(k *env) {
 	})
 	k.Go(set)
 	again := func(error, int) (time.Duration, bool) { return time.Second, true }
-	k.Go(reconcile.Restart(again, reconcile.Feed(set.Queue, c.Events(set.Trigger))))
+	k.Go(supervise.Restart(again, reconcile.Feed(set.Queue, c.Events(set.Trigger))))
 }
 
 func (w *world) play(s *reconciletest.Environment[cloud.ID]) {

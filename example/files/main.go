@@ -15,6 +15,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/keep"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 var desired = map[string]string{"hello.txt": "Hello.\n", "news.txt": "None.\n"}
@@ -58,7 +59,7 @@ func main() {
 			return nil // it is deleted already
 		},
 	}
-	var group reconcile.Group
+	var group supervise.Group
 	group.Add("list", files)
 	group.Add("files", &reconcile.Reconciler[string]{Queue: queue, Reconcile: files.Reconcile})
 	if err := group.Run(ctx); err != nil {

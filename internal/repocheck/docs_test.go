@@ -114,6 +114,7 @@ var homes = map[string][]string{
 	"docs/production.md":            {"adapters/prometheus", "verify/badday"},
 	"docs/verification.md":          {"internal/...", "verify/..."},
 	"explore/":                      {"explore", "explore/kubesim/..."},
+	"supervise/":                    {"supervise"},
 }
 
 // TestDocsTests checks that every test, fuzz target, benchmark or example that
@@ -206,7 +207,7 @@ func TestDocsReadmes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, dir := range append(dirs, "batch", "explore", "explore/kubesim", "gate", "lanes", "reconciletest", "statuspage", "tracker") {
+	for _, dir := range append(dirs, "batch", "explore", "explore/kubesim", "gate", "lanes", "reconciletest", "refs", "statuspage", "supervise", "tracker") {
 		text, err := os.ReadFile(filepath.Join(dir, "README.md"))
 		if err != nil {
 			t.Error(err)

@@ -18,7 +18,7 @@ import (
 // There a program that imports all of them runs, and so do the tests of three.
 func TestVendor(t *testing.T) {
 	inRoot(t)
-	packages := strings.Fields("batch explore gate keep lanes reconciletest statuspage tracker")
+	packages := strings.Fields("batch explore gate keep lanes reconciletest refs statuspage supervise tracker")
 	app := t.TempDir()
 	writeFile(t, filepath.Join(app, "go.mod"), "module example.org/app\n\ngo 1.25\n\nrequire github.com/google/go-cmp v0.7.0\n")
 	writeFile(t, filepath.Join(app, "go.sum"), readFile(t, "go.sum"))

@@ -13,6 +13,7 @@ import (
 	"github.com/reconkernel/reconcile/example/controller"
 	"github.com/reconkernel/reconcile/gate"
 	"github.com/reconkernel/reconcile/lanes"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // resync is the Resync of our Set: the cloud is listed each minute.
@@ -54,7 +55,7 @@ func ours(ctx context.Context, w *world) {
 	if w.watch != nil {
 		w.watch(&parts{calls, regions, assets})
 	}
-	group := &reconcile.Group{Logger: quiet}
+	group := &supervise.Group{Logger: quiet}
 	group.Add("assets", regions)
 	group.Add("listings", assets)
 	if err := group.Run(ctx); err != nil {

@@ -71,10 +71,10 @@ func readBreaks(t *testing.T, file string) (breaks []kernelBreak) {
 
 // The test that is named for a guarantee fails when the guarantee is broken, in each
 // of its halves and in each way that breaks.txt has; and passes otherwise. The same
-// holds for the conditions of a deletion in package keep, and breaks_keep.txt. With -short
-// only the tests of the gate are run.
+// holds for the conditions of a deletion in package keep, and for supervise and refs. With
+// -short only the tests of the gate are run.
 func TestEachBreakIsSeen(t *testing.T) {
-	for file, dir := range map[string]string{"breaks.txt": ".", "breaks_keep.txt": "keep"} {
+	for file, dir := range map[string]string{"breaks.txt": ".", "breaks_keep.txt": "keep", "breaks_refs.txt": "refs", "breaks_supervise.txt": "supervise"} {
 		t.Run(file, func(t *testing.T) { testBreaks(t, readBreaks(t, file), dir) })
 	}
 }
@@ -136,7 +136,7 @@ func testBreaks(t *testing.T, breaks []kernelBreak, dir string) {
 // for one.
 func TestEveryGuaranteeIsBroken(t *testing.T) {
 	broken, seenBy := map[string]bool{}, map[string]bool{}
-	for _, b := range readBreaks(t, "breaks.txt") {
+	for _, b := range readAllBreaks(t) {
 		broken[b.guarantee], seenBy[b.topTest()] = true, true
 	}
 	text, err := os.ReadFile(filepath.Join(root, "docs", "verification.md"))
@@ -168,7 +168,7 @@ func TestEveryGuaranteeIsBroken(t *testing.T) {
 // Every row of the tables of the five systems that a test of the kernel shows has a
 // break that a test of the row sees. A row has the capabilities of one system or more.
 func TestEveryRowIsBroken(t *testing.T) {
-	breaks := readBreaks(t, "breaks.txt")
+	breaks := readAllBreaks(t)
 	seenBy := map[string]bool{}
 	for _, b := range breaks {
 		seenBy[b.topTest()] = true
@@ -206,12 +206,21 @@ func TestEveryRowIsBroken(t *testing.T) {
 	}
 }
 
-// kernelTests returns the text of the kernel's tests.
+// readAllBreaks returns the breaks of the guarantees and of the rows.
+func readAllBreaks(t *testing.T) []kernelBreak {
+	return slices.Concat(readBreaks(t, "breaks.txt"), readBreaks(t, "breaks_refs.txt"), readBreaks(t, "breaks_supervise.txt"))
+}
+
+// kernelTests returns the text of the tests of the kernel, and of what was a part of it.
 func kernelTests(t *testing.T) string {
 	t.Helper()
-	sources, err := filepath.Glob(filepath.Join(root, "*_test.go"))
-	if err != nil {
-		t.Fatal(err)
+	var sources []string
+	for _, dir := range []string{".", "refs", "supervise"} {
+		found, err := filepath.Glob(filepath.Join(root, dir, "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sources = append(sources, found...)
 	}
 	var tests strings.Builder
 	for _, name := range sources {

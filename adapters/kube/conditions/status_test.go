@@ -24,6 +24,7 @@ import (
 	"github.com/reconkernel/reconcile/adapters/kube/custom"
 	"github.com/reconkernel/reconcile/adapters/kube/internal/apitest"
 	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // A Thing is what some program knows of a Thing: its status has a size as well.
@@ -122,7 +123,7 @@ func ExampleReport_typed() {
 	var (
 		config *rest.Config
 		locate func(thing *Thing) (url string, err error)
-		group  reconcile.Group
+		group  supervise.Group
 	)
 	gvr := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "things"}
 	things, err := custom.NewClient[Thing](config, gvr, "Thing")
@@ -147,7 +148,7 @@ func ExampleReport_typed() {
 	}
 	group.Add("informer", kube.Run(source.Informer))
 	group.Add("things", reconcile.Feed(queue, source.Feed))
-	group.Add("runs", reconcile.After(source.Synced, &reconcile.Reconciler[cache.ObjectName]{
+	group.Add("runs", supervise.After(source.Synced, &reconcile.Reconciler[cache.ObjectName]{
 		Queue: queue, Reconcile: run, Retry: kube.Retry(nil),
 	}))
 }

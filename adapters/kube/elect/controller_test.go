@@ -17,6 +17,7 @@ import (
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube"
 	"github.com/reconkernel/reconcile/adapters/kube/elect"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // TestControllerInATerm has a Controller run in a term, and in one that is over, of
@@ -42,7 +43,7 @@ func TestControllerInATerm(t *testing.T) {
 						}
 					},
 				}
-				group := reconcile.Group{Logger: quiet}
+				group := supervise.Group{Logger: quiet}
 				group.Add("informers", c.Informers())
 				group.Add("configs", c)
 				renewed := time.Now()

@@ -32,6 +32,7 @@ import (
 	"github.com/reconkernel/reconcile/adapters/kube/internal/held"
 	"github.com/reconkernel/reconcile/adapters/kube/internal/lease"
 	"github.com/reconkernel/reconcile/adapters/kube/internal/rare"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // A Config says which Lease is stood for, and how. Client and Name are required;
@@ -84,7 +85,7 @@ type Config struct {
 // after that Config.Exit ends the process. A Reconciler that has a Grace takes
 // it also then, unless its queue is [Held]. Run returns an error that matches
 // reconcile.ErrLeaseLost. In a Group this ends the process in good order; with
-// [reconcile.Restart] around it, it stands again, and r runs once for each term.
+// [supervise.Restart] around it, it stands again, and r runs once for each term.
 //
 // Nothing outside of Elect may feed the queue of a Reconciler: while this
 // process waits nobody takes from it, so it grows by an item for each object that
@@ -110,12 +111,12 @@ func Elect(cfg Config, r reconcile.Runner) *Candidate {
 //
 // For a Group around Elect this is no Reconciler: it is ended together with the
 // informers, and ends its own members in good order.
-func EachTerm(fill func(term *reconcile.Group)) reconcile.Runner {
+func EachTerm(fill func(term *supervise.Group)) reconcile.Runner {
 	return reconcile.RunFunc(func(ctx context.Context) error {
 		if fill == nil {
 			return reconcile.Terminal(errors.New("elect: EachTerm needs a function, got nil"))
 		}
-		var term reconcile.Group
+		var term supervise.Group
 		fill(&term)
 		return term.Run(ctx)
 	})
@@ -152,7 +153,7 @@ func (e *Candidate) Run(ctx context.Context) error {
 	switch e.runner.(type) {
 	case nil:
 		return reconcile.Terminal(errors.New("elect: Elect needs a Runner, got nil"))
-	case *reconcile.Group:
+	case *supervise.Group:
 		return reconcile.Terminal(errors.New("elect: a Group runs once, and not again in the next term; EachTerm makes one for each"))
 	}
 	// The elector must outlive ctx: it renews the lease until the runner has ended.
@@ -327,7 +328,7 @@ func (t *term) run(ctx context.Context, r reconcile.Runner, stopped <-chan struc
 	if cause := context.Cause(t.lost); cause != nil {
 		end(cause)
 		// Restart returns nil for the error of running.
-		failure := reconcile.Restart(reconcile.NoRetry, reconcile.RunFunc(func(context.Context) error { return err })).Run(running)
+		failure := supervise.Restart(reconcile.NoRetry, reconcile.RunFunc(func(context.Context) error { return err })).Run(running)
 		if failure == nil {
 			return fmt.Errorf("elect: %w", cause)
 		}

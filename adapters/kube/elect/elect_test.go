@@ -22,6 +22,7 @@ import (
 	"github.com/reconkernel/reconcile/adapters/kube/elect"
 	"github.com/reconkernel/reconcile/adapters/kube/internal/leasetest"
 	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
@@ -215,7 +216,7 @@ func TestRunnerEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, f *field) {
-				var g reconcile.Group
+				var g supervise.Group
 				g.Add("a", elect.Elect(f.config("a", new(leasetest.LeaseClient)), reconcile.RunFunc(func(context.Context) error {
 					time.Sleep(3 * time.Second)
 					return end()
@@ -268,7 +269,7 @@ func TestCandidateStandsAgainAfterALostLease(t *testing.T) {
 			}
 			return nil
 		}}
-		f.run(reconcile.Restart(reconcile.Backoff(time.Second, time.Second), f.candidate("a", client, 0)))
+		f.run(supervise.Restart(reconcile.Backoff(time.Second, time.Second), f.candidate("a", client, 0)))
 		time.Sleep(2 * time.Minute)
 		if got, want := f.took(), "a leads 0s, a ends 30s, a leads 1m"; !strings.HasPrefix(got, want) {
 			t.Errorf("got %q, want %q", got, want)
@@ -313,7 +314,7 @@ func TestWarmUp(t *testing.T) {
 				return nil
 			},
 		}
-		var g reconcile.Group
+		var g supervise.Group
 		g.Add("feed", reconcile.Feed(q, func(ctx context.Context, q reconcile.Enqueuer[string]) error {
 			q.Enqueue("x")
 			<-ctx.Done()
@@ -411,7 +412,7 @@ func TestFailuresAreLoggedRarely(t *testing.T) {
 		var log strings.Builder // one goroutine writes to it
 		c := f.config("a", broken(0, false))
 		c.Logger = nil // that of the Group
-		group := reconcile.Group{Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		group := supervise.Group{Logger: slog.New(slog.NewTextHandler(&log, nil))}
 		group.Add("candidate", elect.Elect(c, f.candidate("a", broken(0, false), 0)))
 		stop := f.run(&group)
 		time.Sleep(time.Hour)

@@ -14,6 +14,7 @@ import (
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube"
 	"github.com/reconkernel/reconcile/adapters/kube/elect"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // The informer is warm before; the queue and all around it are the leader's alone.
@@ -22,16 +23,16 @@ func ExampleEachTerm() {
 		client   coordinationv1.LeasesGetter // of a kubernetes.Interface that nothing else uses
 		informer cache.SharedInformer
 		run      func(ctx context.Context, name cache.ObjectName) error
-		group    reconcile.Group
+		group    supervise.Group
 	)
 	buckets := &kube.Source[cache.ObjectName]{Informer: informer, Keys: kube.Name}
 	leader := elect.Config{Client: client, Name: "buckets"} // in the namespace of the pod
 	group.Add("informer", kube.Run(informer))
-	group.Add("leader", elect.Elect(leader, elect.EachTerm(func(term *reconcile.Group) {
+	group.Add("leader", elect.Elect(leader, elect.EachTerm(func(term *supervise.Group) {
 		queue := reconcile.NewQueue[cache.ObjectName]()
 		workers := &reconcile.Reconciler[cache.ObjectName]{Queue: elect.Held(queue), Reconcile: run, Retry: kube.Retry(nil)}
 		term.Add("watch", reconcile.Feed(queue, buckets.Feed))
-		term.Add("workers", reconcile.After(buckets.Synced, workers))
+		term.Add("workers", supervise.After(buckets.Synced, workers))
 	})))
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube/elect"
 	"github.com/reconkernel/reconcile/adapters/kube/internal/leasetest"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // TestHeld has a run with an hour of grace end when the lease is lost, and when
@@ -71,7 +72,7 @@ func TestHeldTakesNothingAfterALostLease(t *testing.T) {
 		q := reconcile.NewQueue[string]()
 		q.Enqueue("x")
 		runs := 0
-		stop := f.run(elect.Elect(f.config("a", broken(21*time.Second, false)), elect.EachTerm(func(term *reconcile.Group) {
+		stop := f.run(elect.Elect(f.config("a", broken(21*time.Second, false)), elect.EachTerm(func(term *supervise.Group) {
 			term.Logger = quiet
 			term.Add("feed", reconcile.Feed(q, func(ctx context.Context, _ reconcile.Enqueuer[string]) error {
 				<-ctx.Done()

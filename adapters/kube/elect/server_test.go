@@ -18,6 +18,7 @@ import (
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube/elect"
 	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // A seat tells who leads, and fails the test if two do.
@@ -79,7 +80,7 @@ func TestElectOnServer(t *testing.T) {
 			Logger:   quiet,
 			Exit:     func(err error) { t.Log(err) }, // a machine that stood still
 		}, reconcile.RunFunc(func(ctx context.Context) error { return s.Run(ctx, name) }))
-		wg.Go(func() { _ = reconcile.Restart(reconcile.Backoff(100*time.Millisecond, 0), runner).Run(ctx) })
+		wg.Go(func() { _ = supervise.Restart(reconcile.Backoff(100*time.Millisecond, 0), runner).Run(ctx) })
 	}
 	ctxA, stopA := context.WithCancel(ctx)
 	defer stopA()

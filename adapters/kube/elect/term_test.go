@@ -25,6 +25,7 @@ import (
 	"github.com/reconkernel/reconcile/adapters/kube/internal/apitest"
 	"github.com/reconkernel/reconcile/adapters/kube/internal/leasetest"
 	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // TestStandby creates and deletes 1,000 objects while a process waits to lead.
@@ -62,12 +63,12 @@ func TestStandby(t *testing.T) {
 		}}); err != nil {
 			t.Fatal(err)
 		}
-		var group reconcile.Group
+		var group supervise.Group
 		group.Add("informer", kube.Run(configs.Informer))
-		group.Add("leader", elect.Elect(leader, elect.EachTerm(func(term *reconcile.Group) {
+		group.Add("leader", elect.Elect(leader, elect.EachTerm(func(term *supervise.Group) {
 			queue := reconcile.NewQueue[cache.ObjectName]()
 			term.Add("configs", reconcile.Feed(queue, configs.Feed))
-			term.Add("workers", reconcile.After(configs.Synced, &reconcile.Reconciler[cache.ObjectName]{
+			term.Add("workers", supervise.After(configs.Synced, &reconcile.Reconciler[cache.ObjectName]{
 				Queue: elect.Held(queue),
 				Reconcile: func(_ context.Context, name cache.ObjectName) error {
 					ran <- name.Name
@@ -121,7 +122,7 @@ func TestSecondTerm(t *testing.T) {
 			}
 			return nil
 		}}
-		term := elect.EachTerm(func(term *reconcile.Group) {
+		term := elect.EachTerm(func(term *supervise.Group) {
 			queue := reconcile.NewQueue[string]()
 			term.Add("feed", reconcile.Feed(queue, func(ctx context.Context, q reconcile.Enqueuer[string]) error {
 				q.Enqueue("x")
@@ -133,13 +134,13 @@ func TestSecondTerm(t *testing.T) {
 				return nil
 			}})
 		})
-		f.run(reconcile.Restart(reconcile.Backoff(time.Second, time.Second), elect.Elect(f.config("a", client), term)))
+		f.run(supervise.Restart(reconcile.Backoff(time.Second, time.Second), elect.Elect(f.config("a", client), term)))
 		time.Sleep(2 * time.Minute)
 		if got, want := f.took(), "a runs x 0s, a runs x 1m"; !strings.HasPrefix(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 
-		err := elect.Elect(f.config("b", new(leasetest.LeaseClient)), new(reconcile.Group)).Run(t.Context())
+		err := elect.Elect(f.config("b", new(leasetest.LeaseClient)), new(supervise.Group)).Run(t.Context())
 		if !errors.Is(err, reconcile.ErrTerminal) || !strings.Contains(err.Error(), "EachTerm") {
 			t.Errorf("Elect of a Group: %v, want a terminal error that names EachTerm", err)
 		}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube/events"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -29,7 +30,7 @@ func TestAroundEndsAfterFeeders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecorder()
 		q := reconcile.NewQueue[string]()
-		var g reconcile.Group
+		var g supervise.Group
 		feeding := true
 		g.Add("feed", reconcile.RunFunc(func(ctx context.Context) error {
 			q.Enqueue("a")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube/events"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // Failures become events of their objects, and a reconcile function may record
@@ -20,7 +21,7 @@ func ExampleRecorder() {
 		client  typedeventsv1.EventsV1Interface // of a kubernetes.Interface
 		lister  listers.ConfigMapLister         // of an informer
 		workers = &reconcile.Reconciler[cache.ObjectName]{}
-		group   reconcile.Group
+		group   supervise.Group
 	)
 	recorder := &events.Recorder[cache.ObjectName]{
 		Client:     client,

@@ -16,6 +16,7 @@ import (
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube"
 	"github.com/reconkernel/reconcile/adapters/kube/kinds"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // A kind is served while the program runs, and later no more.
@@ -26,7 +27,7 @@ func ExampleServe() {
 		return cache.NewSharedIndexInformer(api, &corev1.ConfigMap{}, 0, nil) // elsewhere: kinds.Dynamic(client, "", 0)
 	}}
 	queue := reconcile.NewQueue[cache.ObjectName]()
-	var group reconcile.Group
+	var group supervise.Group
 	group.Add("kinds", watches)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -28,6 +28,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // Kinds watches kinds while somebody is served with them: each with one watch,
@@ -47,7 +48,7 @@ type Kinds struct {
 
 	// One member for each watch and for each who is served. It has a lock of
 	// its own, which is taken with mu held, never the other way round.
-	group reconcile.Group
+	group supervise.Group
 	ran   atomic.Bool // Run was called
 
 	mu    sync.Mutex // guards the fields below, and those of each kind
@@ -139,7 +140,7 @@ func Serve[T comparable](k *Kinds, gvr schema.GroupVersionResource, q reconcile.
 		return nil, err
 	}
 	s.Name = cmp.Or(s.Name, text(gvr))
-	unfeed := k.add(gvr, reconcile.Restart(nil, reconcile.Feed(q, s.Feed)))
+	unfeed := k.add(gvr, supervise.Restart(nil, reconcile.Feed(q, s.Feed)))
 	return sync.OnceFunc(func() {
 		unfeed()
 		k.release(gvr, kd, s)

@@ -18,6 +18,7 @@ import (
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/nats/internal/lease"
 	"github.com/reconkernel/reconcile/adapters/nats/internal/names"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // Elect returns a Runner that runs r on one of many processes: the one that
@@ -44,7 +45,7 @@ import (
 // After a lease is lost and r has returned, the process is a candidate again,
 // and r runs again when it wins. So r has to be a Runner that can run more than
 // once, such as a [reconcile.Reconciler] or a RunFunc that makes a
-// [reconcile.Group] and runs it. Feeders and queue belong into r as well: a
+// [supervise.Group] and runs it. Feeders and queue belong into r as well: a
 // process that does not lead has no use for them. If r returns by itself, or
 // panics, the lease is given back and the Runner returns what r did.
 //
@@ -260,7 +261,7 @@ func (c *candidate) lead(ctx context.Context, t *term, r reconcile.Runner) (agai
 	}
 	c.logger.Info("natsadapter: leads", "lease", c.name, "term", t.number)
 	ended := make(chan error, 1)
-	guarded := reconcile.Restart(reconcile.NoRetry, r) // against panics; and nil for the error of the lease
+	guarded := supervise.Restart(reconcile.NoRetry, r) // against panics; and nil for the error of the lease
 	go func() { ended <- guarded.Run(t.Lease) }()
 	err = c.keep(t, ended)
 	lost := t.Lost().Err() != nil

@@ -13,6 +13,7 @@ import (
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/nats/elect"
 	"github.com/reconkernel/reconcile/adapters/nats/internal/natstest"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // TestElectInGroup has a Reconciler run under a lease, in a Group with what
@@ -22,7 +23,7 @@ func TestElectInGroup(t *testing.T) {
 	kv := leases(t, natstest.New(t).JetStream(t), time.Hour)
 	q := reconcile.NewQueue[string]()
 	ran := make(chan string, 2)
-	var g reconcile.Group
+	var g supervise.Group
 	g.Add("reconciler", elect.Elect(kv, "leader", &reconcile.Reconciler[string]{
 		Queue: q,
 		Reconcile: func(_ context.Context, item string) error {

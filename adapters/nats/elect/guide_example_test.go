@@ -12,6 +12,7 @@ import (
 	"github.com/reconkernel/reconcile"
 	natsadapter "github.com/reconkernel/reconcile/adapters/nats"
 	"github.com/reconkernel/reconcile/adapters/nats/elect"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // One of many processes does the work: see docs/guides/many-processes.md.
@@ -28,7 +29,7 @@ func Example_guideElect() {
 			return err
 		}
 		queue := reconcile.NewQueue[string]()
-		var group reconcile.Group
+		var group supervise.Group
 		group.Add("desired", reconcile.Feed(queue, natsadapter.KeyValue(js, "vms", natsadapter.EntryKey)))
 		group.Add("vms", elect.Elect(leases, "vms", &reconcile.Reconciler[string]{
 			Queue:     elect.Held(queue), // runs end when the lease is lost, whatever the grace

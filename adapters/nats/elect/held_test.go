@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // A run with an hour of grace ends when the lease is lost, also in an orderly stop, and
@@ -80,7 +81,7 @@ func TestHeldTakesNothingAfterALostLease(t *testing.T) {
 		over := make(chan error, 1)
 		go func() {
 			over <- Elect(kv, "leader", reconcile.RunFunc(func(ctx context.Context) error {
-				var group reconcile.Group
+				var group supervise.Group
 				group.Add("feed", reconcile.Feed(q, func(ctx context.Context, _ reconcile.Enqueuer[string]) error {
 					<-ctx.Done()
 					time.Sleep(2 * time.Second)

@@ -13,6 +13,7 @@ import (
 	"github.com/reconkernel/reconcile"
 	natsadapter "github.com/reconkernel/reconcile/adapters/nats"
 	"github.com/reconkernel/reconcile/adapters/nats/queue"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // All of many processes do the work: see README.md.
@@ -25,7 +26,7 @@ func Example_guideQueue() {
 		if err != nil {
 			return err
 		}
-		var group reconcile.Group
+		var group supervise.Group
 		group.Add("desired", reconcile.Feed(q, natsadapter.KeyValue(js, "desired", natsadapter.EntryKey)))
 		group.Add("vms", &reconcile.Reconciler[string]{
 			Queue:     q,

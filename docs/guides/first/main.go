@@ -18,6 +18,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/keep"
+	"github.com/reconkernel/reconcile/supervise"
 	"github.com/reconkernel/reconcile/tracker"
 )
 
@@ -83,7 +84,7 @@ func run(ctx context.Context, desired, out string) error {
 		Ensure:  f.ensure,
 		Delete:  f.delete,
 	}
-	var group reconcile.Group
+	var group supervise.Group
 	group.Add("list", files)
 	group.Add("files", &reconcile.Reconciler[string]{Name: "files", Queue: queue, Reconcile: files.Reconcile})
 	return group.Run(ctx)

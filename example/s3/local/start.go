@@ -14,6 +14,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/internal/servers"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // Start runs a gateway on loopback over a folder, and again whenever it dies,
@@ -58,7 +59,7 @@ func Start(ctx context.Context, dir string, stderr io.Writer) (g *Gateway, stop 
 	}
 	go func() {
 		defer close(ended)
-		_ = reconcile.Restart(reconcile.Backoff(100*time.Millisecond, 5*time.Second), gateway).Run(alive)
+		_ = supervise.Restart(reconcile.Backoff(100*time.Millisecond, 5*time.Second), gateway).Run(alive)
 	}()
 	return gateway, stop, nil
 }

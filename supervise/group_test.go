@@ -1,12 +1,13 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package reconcile_test
+package supervise_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"strings"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/internal/record"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
 // member is a Runner that notes when it begins and, after its context has ended,
@@ -70,7 +72,7 @@ type callerKey struct{}
 func TestGroupRunsItsMembersTogetherUntilCtxIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := record.New()
-		var g reconcile.Group
+		var g supervise.Group
 		var cause error
 		g.Add("a", member(j, "a", time.Second, nil))
 		g.Add("b", member(j, "b", 2*time.Second, context.Canceled))
@@ -85,10 +87,10 @@ func TestGroupRunsItsMembersTogetherUntilCtxIsDone(t *testing.T) {
 		}))
 		ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), callerKey{}, "of the caller"), time.Hour)
 		defer cancel()
-		run := launchUnder(ctx, t, &g)
+		run := record.LaunchUnder(ctx, t, &g)
 		time.Sleep(time.Minute)
 		j.WantAll(t, "0s a begins", "0s b begins", "0s c begins")
-		run.end()
+		run.End()
 		j.WantAll(t, "0s a begins", "0s b begins", "0s c begins", "1m1s a ends", "1m2s b ends", "1m3s c ends")
 		if cause != errEnd {
 			t.Errorf("cause of a member's context = %v, want that of Run's", cause)
@@ -99,7 +101,7 @@ func TestGroupRunsItsMembersTogetherUntilCtxIsDone(t *testing.T) {
 func TestGroupReturnsNilWhenAllMembersReturnNil(t *testing.T) {
 	for name, members := range map[string][]time.Duration{"none": nil, "two": {time.Second, time.Hour}} {
 		runBubble(t, name, func(t *testing.T) {
-			var g reconcile.Group
+			var g supervise.Group
 			var last time.Duration
 			own := make([]context.Context, len(members))
 			for i, d := range members { // the end of the first does not end the second
@@ -110,7 +112,7 @@ func TestGroupReturnsNilWhenAllMembersReturnNil(t *testing.T) {
 				last = d
 			}
 			began := time.Now()
-			if err := launch(t, &g).wait(); err != nil || time.Since(began) != last {
+			if err := record.Launch(t, &g).Wait(); err != nil || time.Since(began) != last {
 				t.Errorf("Run = %v after %v, want nil after %v: once every member has returned", err, time.Since(began), last)
 			}
 			for _, ctx := range own {
@@ -145,14 +147,14 @@ func TestGroupReturnsTheFirstErrorAfterAllMembersEnd(t *testing.T) {
 	} {
 		runBubble(t, name, func(t *testing.T) {
 			j := record.New()
-			g := reconcile.Group{Logger: unlogged()}
+			g := supervise.Group{Logger: record.Unlogged()}
 			g.Add("buckets", member(j, "buckets", 3*time.Second, errors.New("came too late")))
 			g.Add("keys", reconcile.RunFunc(func(context.Context) error {
 				time.Sleep(time.Second)
 				return c.fail()
 			}))
 			g.Add("regions", member(j, "regions", 2*time.Second, nil))
-			err := launch(t, &g).wait()
+			err := record.Launch(t, &g).Wait()
 			if !c.is(err) || !strings.HasPrefix(err.Error(), "keys: ") {
 				t.Errorf("Run = %v, want the error of the member keys, with its name", err)
 			}
@@ -187,13 +189,13 @@ func TestGroupReportsAFailureDuringItsEnd(t *testing.T) {
 	} {
 		for _, cause := range []error{errors.Join(errEnd, errBoom), &reconcile.PanicError{Value: errEnd}} {
 			runBubble(t, name, func(t *testing.T) {
-				g := reconcile.Group{Logger: unlogged()}
+				g := supervise.Group{Logger: record.Unlogged()}
 				g.Add("good", member(record.New(), "good", 0, nil))
 				g.Add("bad", reconcile.RunFunc(func(ctx context.Context) error { <-ctx.Done(); return c.end(ctx) }))
-				run := launch(t, &g)
+				run := record.Launch(t, &g)
 				synctest.Wait()
-				run.cancel(cause)
-				if err := run.wait(); (err != nil) != c.fail || c.fail && !strings.HasPrefix(err.Error(), "bad: ") {
+				run.Cancel(cause)
+				if err := run.Wait(); (err != nil) != c.fail || c.fail && !strings.HasPrefix(err.Error(), "bad: ") {
 					t.Errorf("Run = %v, want an error of the member bad: %v", err, c.fail)
 				}
 			})
@@ -205,8 +207,8 @@ func TestGroupReportsAFailureDuringItsEnd(t *testing.T) {
 // of the first, which has no name, is returned as it is.
 func TestGroupLogsASecondFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		book := newLogBook()
-		g := reconcile.Group{Logger: book.logger()}
+		book := record.NewLog()
+		g := supervise.Group{Logger: book.Logger()}
 		g.Add("", after(time.Second, errBoom))
 		second := false
 		g.Add("second", reconcile.RunFunc(func(ctx context.Context) error {
@@ -216,33 +218,33 @@ func TestGroupLogsASecondFailure(t *testing.T) {
 			return errors.New("disk full")
 		}))
 		g.Add("third", member(record.New(), "third", time.Millisecond, nil)) // ends well, and is not logged
-		err := launch(t, &g).wait()
+		err := record.Launch(t, &g).Wait()
 		if err != errBoom || !second {
 			t.Errorf("Run = %v, second member returned: %v; want the first error once both have returned", err, second)
 		}
-		book.onlyLine(t, slog.LevelInfo).mustSay(t, slog.LevelError, map[string]string{"member": "second"}, "disk full")
+		book.OnlyLine(t, slog.LevelInfo).MustSay(t, slog.LevelError, map[string]string{"member": "second"}, "disk full")
 	})
 }
 
 func TestGroupRunsOnlyOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var g reconcile.Group
+		var g supervise.Group
 		var runs atomic.Int32
 		g.Add("a", reconcile.RunFunc(func(ctx context.Context) error {
 			runs.Add(1)
 			<-ctx.Done()
 			return nil
 		}))
-		run := launch(t, &g)
+		run := record.Launch(t, &g)
 		synctest.Wait()
 		for _, when := range []string{"at a time", "after it"} {
-			if err := g.Run(t.Context()); !errors.Is(err, reconcile.ErrTerminal) || !strings.HasPrefix(err.Error(), "reconcile: ") {
+			if err := g.Run(t.Context()); !errors.Is(err, reconcile.ErrTerminal) || !strings.HasPrefix(err.Error(), "supervise: ") {
 				t.Errorf("second Run %s = %v, want a terminal error of the package", when, err)
 			}
-			if when == "at a time" && run.returned() {
+			if when == "at a time" && run.Returned() {
 				t.Error("the second Run ended the first")
 			}
-			run.end()
+			run.End()
 		}
 		if n := runs.Load(); n != 1 {
 			t.Errorf("the member ran %d times, want once", n)
@@ -253,45 +255,47 @@ func TestGroupRunsOnlyOnce(t *testing.T) {
 func TestGroupAddDuringRunStartsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := record.New()
-		var g reconcile.Group
+		var g supervise.Group
 		g.Add("a", reconcile.RunFunc(func(ctx context.Context) error {
 			time.Sleep(time.Second)
 			g.Add("of a", member(j, "of a", 0, nil)) // also from within a member
 			<-ctx.Done()
 			return nil
 		}))
-		run := launch(t, &g)
+		run := record.Launch(t, &g)
 		time.Sleep(2 * time.Second)
 		g.Add("b", member(j, "b", 0, nil))
 		j.Want(t, "1s of a begins", "2s b begins")
 		g.Add("c", after(time.Second, errBoom)) // a member that was added later counts like any other
-		if err := run.wait(); err == nil || err.Error() != "c: boom" {
+		if err := run.Wait(); err == nil || err.Error() != "c: boom" {
 			t.Errorf("Run = %v, want the error of c", err)
 		}
 		j.WantAll(t, "1s of a begins", "2s b begins", "3s b ends", "3s of a ends")
 	})
 }
 
+// A last is a Runner that is ended after the feeders.
+type last struct{ reconcile.Runner }
+
+func (last) EndLast() {}
+
 func TestGroupAddAfterRunReturnedNeverRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var g reconcile.Group
+		var g supervise.Group
 		var stops []func()
 		add := func() { stops = append(stops, g.Add("late", neverRuns(t))) }
-		q := reconcile.NewQueue[string]()
-		q.Enqueue("a")
-		reconciler := &reconcile.Reconciler[string]{Queue: q, Reconcile: func(context.Context, string) error { t.Error("a run begins"); return nil }}
 		g.Add("a", reconcile.RunFunc(func(ctx context.Context) error {
 			<-ctx.Done()
 			time.Sleep(time.Second)
 			add() // while the group ends
 			time.Sleep(time.Second / 2)
-			g.Add("late", reconciler) // after the ends of the contexts of Reconcilers
+			g.Add("late", last{neverRuns(t)}) // after the ends of the contexts of Reconcilers
 			time.Sleep(time.Second / 2)
 			return nil
 		}))
-		run := launch(t, &g)
+		run := record.Launch(t, &g)
 		synctest.Wait()
-		run.end()
+		run.End()
 		add()
 		synctest.Wait()
 		for _, stop := range stops {
@@ -334,7 +338,7 @@ func TestGroupStartsNothingAfterCtxIsDone(t *testing.T) {
 // A Group that starts while the Group around it ends starts its Reconcilers, and no
 // feeders, and ends with the others: a second after the end began.
 func TestGroupThatStartsDuringTheEndStartsNoFeeder(t *testing.T) {
-	setDefaultLogger(t, newLogBook())
+	record.SetDefaultLogger(t, record.NewLog())
 	for _, ready := range []time.Duration{250 * time.Millisecond, 750 * time.Millisecond} {
 		runBubble(t, ready.String(), func(t *testing.T) {
 			j := record.New()
@@ -349,21 +353,21 @@ func TestGroupThatStartsDuringTheEndStartsNoFeeder(t *testing.T) {
 			}}, inside)
 			began := time.Now()
 			late.Add("slow", unwrapper{waiting(record.New()), func() {
-				if time.Since(began) > 10*time.Second { // inside begins while late asks which of its members are feeders
-					time.Sleep(time.Millisecond)
+				if time.Since(began) > 10*time.Second {
+					t.Error("late asks which of its members are feeders when it begins")
 				}
 			}})
-			run := launch(t, groupOf(
+			run := record.Launch(t, groupOf(
 				member(j, "feeder", time.Minute, nil),
-				reconcile.After(func(ctx context.Context) error { time.Sleep(10*time.Second + ready); return nil }, late),
+				supervise.After(func(ctx context.Context) error { time.Sleep(10*time.Second + ready); return nil }, late),
 			))
 			time.Sleep(10 * time.Second)
 			late.Add("feeder", lateFeeder(t))
-			run.cancel(errEnd)
-			if err := run.wait(); err != nil {
+			run.Cancel(errEnd)
+			if err := run.Wait(); err != nil {
 				t.Error(err)
 			}
-			j.Want(t, "0s feeder begins", fmt.Sprintf("%v a runs", 10*time.Second+ready+time.Millisecond), "11s a is cut", "1m10s feeder ends")
+			j.Want(t, "0s feeder begins", fmt.Sprintf("%v a runs", 10*time.Second+ready), "11s a is cut", "1m10s feeder ends")
 		})
 	}
 }
@@ -372,17 +376,17 @@ func TestGroupErrorNamesTheWrongField(t *testing.T) {
 	ready := func(context.Context) error { return nil }
 	for name, r := range map[string]reconcile.Runner{
 		"nil":            nil,
-		"After nil":      reconcile.After(ready, nil),
-		"After no ready": reconcile.After(nil, neverRuns(t)),
-		"Restart nil":    reconcile.Restart(nil, nil),
+		"After nil":      supervise.After(ready, nil),
+		"After no ready": supervise.After(nil, neverRuns(t)),
+		"Restart nil":    supervise.Restart(nil, nil),
 	} {
 		runBubble(t, name, func(t *testing.T) {
-			g := reconcile.Group{Logger: unlogged()}
+			g := supervise.Group{Logger: record.Unlogged()}
 			g.Add("good", after(time.Hour, nil))
 			g.Add("bad", r)
 			began := time.Now()
-			err := launch(t, &g).wait()
-			if !errors.Is(err, reconcile.ErrTerminal) || !strings.HasPrefix(err.Error(), "bad: reconcile: ") || !strings.Contains(err.Error(), "nil") || time.Since(began) != 0 {
+			err := record.Launch(t, &g).Wait()
+			if !errors.Is(err, reconcile.ErrTerminal) || !strings.HasPrefix(err.Error(), "bad: supervise: ") || !strings.Contains(err.Error(), "nil") || time.Since(began) != 0 {
 				t.Errorf("Run = %v after %v, want at once a terminal error that names the member and says that it is nil", err, time.Since(began))
 			}
 			if p := (*reconcile.PanicError)(nil); errors.As(err, &p) {
@@ -390,9 +394,9 @@ func TestGroupErrorNamesTheWrongField(t *testing.T) {
 			}
 		})
 	}
-	g := reconcile.Group{ShutdownTimeout: -1}
+	g := supervise.Group{ShutdownTimeout: -1}
 	g.Add("a", neverRuns(t))
-	if err := g.Run(t.Context()); !errors.Is(err, reconcile.ErrTerminal) || !strings.HasPrefix(err.Error(), "reconcile: Group.ShutdownTimeout ") {
+	if err := g.Run(t.Context()); !errors.Is(err, reconcile.ErrTerminal) || !strings.HasPrefix(err.Error(), "supervise: Group.ShutdownTimeout ") {
 		t.Errorf("Run = %v, want a terminal error that names the field", err)
 	}
 }
@@ -405,11 +409,11 @@ func (w wrapper) Run(ctx context.Context) error { return w.of.Run(ctx) }
 func (w wrapper) Unwrap() reconcile.Runner { return w.of }
 
 func isReady(r reconcile.Runner) reconcile.Runner {
-	return reconcile.After(func(context.Context) error { return nil }, r)
+	return supervise.After(func(context.Context) error { return nil }, r)
 }
 
-func groupOf(members ...reconcile.Runner) *reconcile.Group {
-	g := &reconcile.Group{Logger: unlogged()}
+func groupOf(members ...reconcile.Runner) *supervise.Group {
+	g := &supervise.Group{Logger: record.Unlogged()}
 	for _, m := range members {
 		g.Add("member", m)
 	}
@@ -420,24 +424,24 @@ func groupOf(members ...reconcile.Runner) *reconcile.Group {
 var wrappings = map[string]func(r reconcile.Runner) reconcile.Runner{
 	"itself":  func(r reconcile.Runner) reconcile.Runner { return r },
 	"After":   isReady,
-	"Restart": func(r reconcile.Runner) reconcile.Runner { return reconcile.Restart(reconcile.NoRetry, r) },
+	"Restart": func(r reconcile.Runner) reconcile.Runner { return supervise.Restart(reconcile.NoRetry, r) },
 	"Group":   func(r reconcile.Runner) reconcile.Runner { return groupOf(after(0, nil), r) },
 	"wrapper": func(r reconcile.Runner) reconcile.Runner { return wrapper{r} },
 	"all": func(r reconcile.Runner) reconcile.Runner {
-		return wrapper{groupOf(isReady(reconcile.Restart(nil, wrapper{isReady(r)})))}
+		return wrapper{groupOf(isReady(supervise.Restart(nil, wrapper{isReady(r)})))}
 	},
 }
 
 // Feeders are ended first and waited for. What they enqueue to the last is still
 // served by a Reconciler whose context has not ended yet.
 func TestGroupEndsFeedersBeforeReconcilers(t *testing.T) {
-	setDefaultLogger(t, newLogBook())
+	record.SetDefaultLogger(t, record.NewLog())
 	for name, wrap := range wrappings {
 		for how, err := range map[string]error{"ctx is done": nil, "a feeder fails": errBoom} {
 			runBubble(t, name+"/"+how, func(t *testing.T) {
 				j := record.New()
 				q := reconcile.NewQueue[string]()
-				g := reconcile.Group{Logger: unlogged()}
+				g := supervise.Group{Logger: record.Unlogged()}
 				reconciler := func() reconcile.Runner {
 					return wrap(&reconcile.Reconciler[string]{
 						Queue: q,
@@ -472,13 +476,13 @@ func TestGroupEndsFeedersBeforeReconcilers(t *testing.T) {
 					g.Add("failing", after(10*time.Second, err))
 				}
 				g.Add("reconciler 2", reconciler())
-				run := launch(t, &g)
+				run := record.Launch(t, &g)
 				q.Enqueue("early")
 				time.Sleep(10 * time.Second)
 				if err == nil {
-					run.cancel(errEnd)
+					run.Cancel(errEnd)
 				}
-				if got := run.wait(); !errors.Is(got, err) {
+				if got := run.Wait(); !errors.Is(got, err) {
 					t.Errorf("Run = %v, want %v", got, err)
 				}
 				j.WantAll(t, "0s early runs", "10.25s late runs", "10.5s feeder ends", "10.75s poller ends",
@@ -491,12 +495,12 @@ func TestGroupEndsFeedersBeforeReconcilers(t *testing.T) {
 // A feeder hangs, in this Group or in one around or inside. The Reconcilers wait a second
 // for it, and then have their whole Grace: the runs that began go on, and no other begins.
 func TestGroupEndsReconcilersAlthoughAFeederHangs(t *testing.T) {
-	setDefaultLogger(t, newLogBook())
+	record.SetDefaultLogger(t, record.NewLog())
 	hangs := reconcile.RunFunc(func(context.Context) error { time.Sleep(time.Hour); return nil })
-	for name, around := range map[string]func(reconciler reconcile.Runner) *reconcile.Group{
-		"beside it": func(r reconcile.Runner) *reconcile.Group { return groupOf(hangs, r) },
-		"around":    func(r reconcile.Runner) *reconcile.Group { return groupOf(hangs, groupOf(groupOf(r))) },
-		"inside":    func(r reconcile.Runner) *reconcile.Group { return groupOf(r, wrapper{groupOf(groupOf(hangs), r)}) },
+	for name, around := range map[string]func(reconciler reconcile.Runner) *supervise.Group{
+		"beside it": func(r reconcile.Runner) *supervise.Group { return groupOf(hangs, r) },
+		"around":    func(r reconcile.Runner) *supervise.Group { return groupOf(hangs, groupOf(groupOf(r))) },
+		"inside":    func(r reconcile.Runner) *supervise.Group { return groupOf(r, wrapper{groupOf(groupOf(hangs), r)}) },
 	} {
 		runBubble(t, name, func(t *testing.T) {
 			j := record.New()
@@ -517,10 +521,10 @@ func TestGroupEndsReconcilersAlthoughAFeederHangs(t *testing.T) {
 				return nil
 			}})
 			g.ShutdownTimeout = 25 * time.Second
-			run := launch(t, g)
+			run := record.Launch(t, g)
 			time.Sleep(time.Second)
-			run.cancel(errEnd)
-			if err := run.wait(); !errors.Is(err, reconcile.ErrStillRunning) || j.Elapsed() != 26*time.Second {
+			run.Cancel(errEnd)
+			if err := run.Wait(); !errors.Is(err, supervise.ErrStillRunning) || j.Elapsed() != 26*time.Second {
 				t.Errorf("Run = %v after %v, want ErrStillRunning after 26s", err, j.Elapsed())
 			}
 			j.Want(t, "0s a run begins", "10s the run ends, cut false")
@@ -553,10 +557,10 @@ func TestGroupsEndTogether(t *testing.T) {
 			j.Note("%s is cut", item)
 			return nil
 		}})
-		run := launch(t, groupOf(feeds("outer", time.Second/2), reconcile.Restart(nil, inner)))
+		run := record.Launch(t, groupOf(feeds("outer", time.Second/2), supervise.Restart(nil, inner)))
 		synctest.Wait()
-		run.cancel(errEnd)
-		if err := run.wait(); err != nil {
+		run.Cancel(errEnd)
+		if err := run.Wait(); err != nil {
 			t.Error(err)
 		}
 		j.WantAll(t, fmt.Sprintf("0s inner is ended by %v", errEnd), fmt.Sprintf("0s outer is ended by %v", errEnd),
@@ -573,7 +577,7 @@ func TestGroupWaitsForFeedersInside(t *testing.T) {
 			return groupOf(member(record.New(), "feeder", lasts, nil), waiting(record.New()))
 		}
 		g := groupOf(waiting(j), inside(time.Second/2))
-		run := launch(t, g)
+		run := record.Launch(t, g)
 		time.Sleep(10 * time.Second)
 		g.Add("second", inside(time.Second/4))
 		for range 100 {
@@ -581,11 +585,8 @@ func TestGroupWaitsForFeedersInside(t *testing.T) {
 			synctest.Wait()
 			stop()
 		}
-		if n := reconcile.GroupsInside(g); n != 3 {
-			t.Errorf("%d Groups are waited for, want the two that go on, and the last that ended", n)
-		}
-		run.cancel(errEnd)
-		if err := run.wait(); err != nil {
+		run.Cancel(errEnd)
+		if err := run.Wait(); err != nil {
 			t.Error(err)
 		}
 		j.Want(t, "10.5s run ends")
@@ -595,10 +596,10 @@ func TestGroupWaitsForFeedersInside(t *testing.T) {
 func TestGroupStopEndsOnlyThatMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := record.New()
-		var g reconcile.Group
+		var g supervise.Group
 		stop := g.Add("a", member(j, "a", 3*time.Second, context.Canceled))
 		stopLast := g.Add("b", member(j, "b", 0, nil))
-		run := launch(t, &g)
+		run := record.Launch(t, &g)
 		time.Sleep(time.Second)
 		var stops sync.WaitGroup
 		for range 3 { // each of them waits
@@ -609,12 +610,12 @@ func TestGroupStopEndsOnlyThatMember(t *testing.T) {
 		}
 		stops.Wait()
 		j.WantAll(t, "0s a begins", "0s b begins", "4s a ends", "4s stopped", "4s stopped", "4s stopped")
-		if run.returned() {
+		if run.Returned() {
 			t.Fatal("Run returned because one member was stopped")
 		}
 		stop() // again
 		stopLast()
-		if err := run.wait(); err != nil {
+		if err := run.Wait(); err != nil {
 			t.Errorf("Run = %v, want nil: the last member was stopped, it did not fail", err)
 		}
 		stop() // and after Run returned
@@ -624,15 +625,15 @@ func TestGroupStopEndsOnlyThatMember(t *testing.T) {
 func TestGroupStopBeforeRunKeepsTheMemberFromRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := record.New()
-		var g reconcile.Group
+		var g supervise.Group
 		stop := g.Add("a", neverRuns(t))
 		g.Add("b", member(j, "b", 0, nil))
 		stop()
 		stop()
-		run := launch(t, &g)
+		run := record.Launch(t, &g)
 		synctest.Wait()
 		stop()
-		run.end()
+		run.End()
 		j.Want(t, "0s b begins", "0s b ends")
 	})
 }
@@ -641,7 +642,7 @@ func TestGroupStopBeforeRunKeepsTheMemberFromRunning(t *testing.T) {
 // the group.
 func TestGroupHandlesSimultaneousFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := reconcile.Group{Logger: unlogged()}
+		g := supervise.Group{Logger: record.Unlogged()}
 		for range 100 {
 			g.Add("", after(time.Second, errBoom))
 		}
@@ -664,14 +665,13 @@ func (c slowDone) Done() <-chan struct{} {
 func TestGroupTreatsTheErrorOfItsContextAsNil(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		var g reconcile.Group
+		var g supervise.Group
 		g.Add("feeder", member(record.New(), "feeder", time.Second, nil))
 		g.Add("last", outsider{wrapper{waiting(record.New())}, ctx})
-		run := startWait(func() error { return g.Run(ctx) })
+		run := record.LaunchUnder(ctx, t, &g)
 		synctest.Wait()
 		cancel()
-		time.Sleep(time.Minute)
-		if err := mustReturn(t, run).err; err != nil {
+		if err := run.Wait(); err != nil {
 			t.Errorf("Run = %v, want nil", err)
 		}
 	})
@@ -687,17 +687,17 @@ func (o outsider) Run(context.Context) error { <-o.ctx.Done(); return o.ctx.Err(
 
 func TestGroupLogsAMemberThatDoesNotEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		book := newLogBook()
+		book := record.NewLog()
 		j := record.New()
-		g := reconcile.Group{Logger: book.logger()}
+		g := supervise.Group{Logger: book.Logger()}
 		g.Add("quick", member(j, "quick", time.Second, nil))
 		g.Add("stuck", member(j, "stuck", time.Hour, nil))
-		run := launch(t, &g)
+		run := record.Launch(t, &g)
 		synctest.Wait()
-		run.end()
+		run.End()
 		var after []string
-		for _, line := range book.from(slog.LevelInfo) {
-			line.mustSay(t, slog.LevelWarn, map[string]string{"member": "stuck"}, "has not ended")
+		for _, line := range book.From(slog.LevelInfo) {
+			line.MustSay(t, slog.LevelWarn, map[string]string{"member": "stuck"}, "has not ended")
 			after = append(after, line.Attrs["for"].Duration().String())
 		}
 		wantSame(t, "warnings after", after, []string{"10s", "20s", "40s", "1m20s", "2m40s", "5m20s", "10m40s", "21m20s", "42m40s"})
@@ -720,9 +720,9 @@ func TestGroupReturnsAfterItsShutdownTimeout(t *testing.T) {
 		"stuck, fails late":    {time.Hour, 2 * time.Minute, nil, errors.New("disk full"), `["feeder"]`},
 	} {
 		runBubble(t, name, func(t *testing.T) {
-			book := newLogBook()
+			book := record.NewLog()
 			j := record.New()
-			g := reconcile.Group{Logger: book.logger(), ShutdownTimeout: 2 * time.Minute}
+			g := supervise.Group{Logger: book.Logger(), ShutdownTimeout: 2 * time.Minute}
 			g.Add("quick", member(record.New(), "quick", time.Second, nil))
 			stop := g.Add("feeder", member(record.New(), "feeder", c.stuck, c.late))
 			q := reconcile.NewQueue[string]()
@@ -735,34 +735,34 @@ func TestGroupReturnsAfterItsShutdownTimeout(t *testing.T) {
 			if c.fails != nil {
 				g.Add("failing", after(time.Second, c.fails))
 			}
-			run := launch(t, &g)
+			run := record.Launch(t, &g)
 			time.Sleep(time.Second)
 			if c.fails == nil {
-				run.cancel(errEnd)
+				run.Cancel(errEnd)
 			}
-			err := run.wait()
+			err := run.Wait()
 			if took := j.Elapsed() - time.Second; took != c.took {
 				t.Errorf("Run returned after %v, want %v", took, c.took)
 			}
 			if c.fails != nil && !errors.Is(err, c.fails) {
 				t.Errorf("Run = %v, want the error of the member that failed in it", err)
 			}
-			if errors.Is(err, reconcile.ErrStillRunning) != (c.want != "") || c.want != "" && !strings.HasSuffix(err.Error(), c.want) {
+			if errors.Is(err, supervise.ErrStillRunning) != (c.want != "") || c.want != "" && !strings.HasSuffix(err.Error(), c.want) {
 				t.Errorf("Run = %v, want an error that matches ErrStillRunning and names %s", err, c.want)
 			}
 			if c.fails == nil && c.want == "" && err != nil {
 				t.Errorf("Run = %v, want nil", err)
 			}
 			j.Want(t, "2s context ends") // a second after the end began
-			book.clear()
+			book.Clear()
 			stop() // waits for the one that is late
 			if took := j.Elapsed() - time.Second; took < c.stuck {
 				t.Errorf("stop returned after %v, want %v: when the member had", took, c.stuck)
 			}
 			synctest.Wait()
 			if c.late != nil {
-				book.onlyLine(t, slog.LevelInfo).mustSay(t, slog.LevelError, map[string]string{"member": "feeder"}, "disk full")
-			} else if lines := book.from(slog.LevelInfo); len(lines) > 0 {
+				book.OnlyLine(t, slog.LevelInfo).MustSay(t, slog.LevelError, map[string]string{"member": "feeder"}, "disk full")
+			} else if lines := book.From(slog.LevelInfo); len(lines) > 0 {
 				t.Errorf("log lines %v, want none", lines)
 			}
 		})
@@ -771,8 +771,8 @@ func TestGroupReturnsAfterItsShutdownTimeout(t *testing.T) {
 
 // The logger of a member's context is that of the group, with the member's name.
 func TestGroupContextsCarryTheLoggerOfTheMember(t *testing.T) {
-	book, other, fallback := newLogBook(), newLogBook(), newLogBook()
-	setDefaultLogger(t, fallback)
+	book, other, fallback := record.NewLog(), record.NewLog(), record.NewLog()
+	record.SetDefaultLogger(t, fallback)
 	synctest.Test(t, func(t *testing.T) {
 		says := func(text string) reconcile.Runner {
 			return reconcile.RunFunc(func(ctx context.Context) error {
@@ -783,8 +783,8 @@ func TestGroupContextsCarryTheLoggerOfTheMember(t *testing.T) {
 		q := reconcile.NewQueue[string]()
 		q.Enqueue("a")
 		q.Close()
-		inner, ours, nameless, lone := new(reconcile.Group), &reconcile.Group{Logger: other.logger()}, new(reconcile.Group), new(reconcile.Group)
-		outer := &reconcile.Group{Logger: book.logger()}
+		inner, ours, nameless, lone := new(supervise.Group), &supervise.Group{Logger: other.Logger()}, new(supervise.Group), new(supervise.Group)
+		outer := &supervise.Group{Logger: book.Logger()}
 		inner.Add("keys", says("in a group"))
 		ours.Add("keys", says("in a group with a logger"))
 		nameless.Add("", says("without any name"))
@@ -795,22 +795,22 @@ func TestGroupContextsCarryTheLoggerOfTheMember(t *testing.T) {
 		outer.Add("", nameless)
 		outer.Add("reconciler", &reconcile.Reconciler[string]{Queue: q, Name: "buckets", Reconcile: func(ctx context.Context, _ string) error {
 			reconcile.Logger(ctx).Info("run")
-			inRun, ourInRun := new(reconcile.Group), &reconcile.Group{Logger: other.logger()}
+			inRun, ourInRun := new(supervise.Group), &supervise.Group{Logger: other.Logger()}
 			inRun.Add("disk", says("in a group in a run"))
 			ourInRun.Add("disk", says("in a group with a logger in a run"))
 			return errors.Join(inRun.Run(ctx), ourInRun.Run(ctx))
 		}})
 		lone.Add("feeder", says("without a logger"))
-		for _, g := range []*reconcile.Group{outer, lone} {
-			if err := launch(t, g).wait(); err != nil {
+		for _, g := range []*supervise.Group{outer, lone} {
+			if err := record.Launch(t, g).Wait(); err != nil {
 				t.Fatal(err)
 			}
 		}
 		reconcile.Logger(t.Context()).Info("elsewhere")
 	})
 	got := make(map[string]string)
-	for where, b := range map[string]*logBook{"book": book, "other": other, "fallback": fallback} {
-		for _, line := range b.from(slog.LevelInfo) {
+	for where, b := range map[string]*record.Log{"book": book, "other": other, "fallback": fallback} {
+		for _, line := range b.From(slog.LevelInfo) {
 			member, ok := line.Attrs["member"]
 			got[line.Message] = fmt.Sprint(where, " ", ok, " ", member, " ", line.Attrs["reconciler"])
 		}
@@ -822,8 +822,8 @@ func TestGroupContextsCarryTheLoggerOfTheMember(t *testing.T) {
 		"without a name":                    "book false <nil> <nil>",
 		"without any name":                  "book false <nil> <nil>",
 		"run":                               "book true reconciler buckets",
-		"in a group in a run":               "book true reconciler/disk <nil>",
-		"in a group with a logger in a run": "other true reconciler/disk <nil>",
+		"in a group in a run":               "book true disk buckets",
+		"in a group with a logger in a run": "other true disk <nil>",
 		"without a logger":                  "fallback true feeder <nil>",
 		"elsewhere":                         "fallback false <nil> <nil>",
 	}
@@ -833,7 +833,7 @@ func TestGroupContextsCarryTheLoggerOfTheMember(t *testing.T) {
 // When Run returns nothing runs any more, however it came about; and the bubble
 // would not end if a goroutine were left.
 func TestGroupLeavesNoGoroutineBehind(t *testing.T) {
-	setDefaultLogger(t, newLogBook())
+	record.SetDefaultLogger(t, record.NewLog())
 	for _, how := range []string{"ctx", "error", "panic", "Goexit"} {
 		runBubble(t, how, func(t *testing.T) {
 			var busy atomic.Int32 // calls that go on
@@ -845,7 +845,7 @@ func TestGroupLeavesNoGoroutineBehind(t *testing.T) {
 				return ctx.Err()
 			}
 			q := reconcile.NewQueue[string]()
-			g := reconcile.Group{Logger: unlogged()}
+			g := supervise.Group{Logger: record.Unlogged()}
 			g.Add("poller", &reconcile.Poller[string]{
 				Queue:    q,
 				GetItems: func(ctx context.Context) ([]string, error) { return []string{"a", "b", "c"}, nil },
@@ -857,8 +857,8 @@ func TestGroupLeavesNoGoroutineBehind(t *testing.T) {
 				Period:   time.Hour,
 			})
 			g.Add("channel", reconcile.Feed(q, reconcile.FromChan(make(chan string))))
-			g.Add("restarted", reconcile.Restart(nil, after(time.Second, errBoom)))
-			g.Add("waiting", reconcile.After(slow, after(0, errBoom)))
+			g.Add("restarted", supervise.Restart(nil, after(time.Second, errBoom)))
+			g.Add("waiting", supervise.After(slow, after(0, errBoom)))
 			g.Add("reconciler", &reconcile.Reconciler[string]{
 				Queue: q,
 				Reconcile: func(ctx context.Context, item string) error {
@@ -872,19 +872,19 @@ func TestGroupLeavesNoGoroutineBehind(t *testing.T) {
 				},
 				Workers: 3,
 				Grace:   time.Second,
-				Logger:  unlogged(),
+				Logger:  record.Unlogged(),
 			})
-			run := launch(t, &g)
+			run := record.Launch(t, &g)
 			time.Sleep(25 * time.Second)
 			switch how {
 			case "ctx":
-				run.cancel(errEnd)
+				run.Cancel(errEnd)
 			case "error":
 				g.Add("cause", after(0, errBoom))
 			default:
 				g.Add("cause", reconcile.RunFunc(func(context.Context) error { return failuresAs(how)() }))
 			}
-			if err := run.wait(); (err == nil) != (how == "ctx") {
+			if err := run.Wait(); (err == nil) != (how == "ctx") {
 				t.Errorf("Run = %v", err)
 			}
 			if n := busy.Load(); n != 0 {
@@ -937,7 +937,7 @@ func TestRunStopsItsContextCallbacks(t *testing.T) {
 			return reconcile.Feed(reconcile.NewQueue[string](), reconcile.FromChan(ch))
 		},
 		"After":          func() reconcile.Runner { return isReady(after(0, nil)) },
-		"Restart":        func() reconcile.Runner { return reconcile.Restart(reconcile.NoRetry, after(0, errBoom)) },
+		"Restart":        func() reconcile.Runner { return supervise.Restart(reconcile.NoRetry, after(0, errBoom)) },
 		"Group":          func() reconcile.Runner { return groupOf(after(0, nil), after(time.Second, nil)) },
 		"Group, failing": func() reconcile.Runner { return groupOf(after(0, errBoom), after(time.Second, nil)) },
 	} {
@@ -957,7 +957,7 @@ func TestRunStopsItsContextCallbacks(t *testing.T) {
 func TestAfterStartsItsRunnerOnceReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := record.New()
-		r := reconcile.After(func(ctx context.Context) error {
+		r := supervise.After(func(ctx context.Context) error {
 			if ctx.Value(callerKey{}) != "of the caller" {
 				t.Error("ready is not called under the context of Run")
 			}
@@ -965,10 +965,10 @@ func TestAfterStartsItsRunnerOnceReady(t *testing.T) {
 			j.Note("ready")
 			return nil
 		}, member(j, "it", time.Second, errBoom))
-		run := launchUnder(context.WithValue(t.Context(), callerKey{}, "of the caller"), t, r)
+		run := record.LaunchUnder(context.WithValue(t.Context(), callerKey{}, "of the caller"), t, r)
 		time.Sleep(10 * time.Second)
-		run.cancel(errEnd)
-		if err := run.wait(); err != errBoom {
+		run.Cancel(errEnd)
+		if err := run.Wait(); err != errBoom {
 			t.Errorf("Run = %v, want what the Runner returned", err)
 		}
 		j.Want(t, "5s ready", "5s it begins", "11s it ends")
@@ -981,11 +981,11 @@ func TestAfterFailsWhenReadyFails(t *testing.T) {
 		"panic": failuresAs("error"),
 	} {
 		runBubble(t, name, func(t *testing.T) {
-			g := reconcile.Group{Logger: unlogged()}
-			g.Add("cache", reconcile.After(func(context.Context) error { time.Sleep(time.Second); return ready() }, neverRuns(t)))
+			g := supervise.Group{Logger: record.Unlogged()}
+			g.Add("cache", supervise.After(func(context.Context) error { time.Sleep(time.Second); return ready() }, neverRuns(t)))
 			g.Add("rest", after(time.Hour, nil))
 			began := time.Now()
-			err := launch(t, &g).wait()
+			err := record.Launch(t, &g).Wait()
 			if took := time.Since(began); !errors.Is(err, errBoom) || !strings.HasPrefix(err.Error(), "cache: ") || took != time.Second {
 				t.Errorf("Run = %v after %v, want the error of ready after 1s, with the member's name", err, took)
 			}
@@ -1004,10 +1004,10 @@ func TestAfterReturnsNilWhenCtxEndsWhileReadyWaits(t *testing.T) {
 		"another error":   {func(context.Context) error { return errBoom }, errBoom},
 	} {
 		runBubble(t, name, func(t *testing.T) {
-			run := launch(t, reconcile.After(func(ctx context.Context) error { <-ctx.Done(); return c.ready(ctx) }, neverRuns(t)))
+			run := record.Launch(t, supervise.After(func(ctx context.Context) error { <-ctx.Done(); return c.ready(ctx) }, neverRuns(t)))
 			time.Sleep(time.Second)
-			run.cancel(errEnd)
-			if err := run.wait(); !errors.Is(err, c.want) {
+			run.Cancel(errEnd)
+			if err := run.Wait(); !errors.Is(err, c.want) {
 				t.Errorf("Run = %v, want %v", err, c.want)
 			}
 		})
@@ -1077,22 +1077,28 @@ func TestRestartRunsAgainAsThePolicySays(t *testing.T) {
 			joined,
 			[]string{"0s run 1", "1m0s run 2", "3m0s run 3"},
 		},
-		"a run of ten times the pause resets the pause": {
-			minutes,
-			[]try{failing, failsAfter(10*time.Minute - 1), failsAfter(20 * time.Minute), failing, ending},
+		"a run of ten times the pause begins the count anew": {
+			func(_ error, failures int) (time.Duration, bool) { return time.Duration(failures) * time.Second, true },
+			[]try{failing, failsAfter(10*time.Second - 1), failsAfter(20 * time.Second), failing, ending},
 			nil,
-			[]string{
-				"0s run 1", "1m0s run 2", "12m59.999999999s run 3",
-				"33m59.999999999s run 4", "35m59.999999999s run 5",
-			},
+			[]string{"0s run 1", "1s run 2", "12.999999999s run 3", "33.999999999s run 4", "35.999999999s run 5"},
 		},
-		"and not what Limit counts": {
+		"also for Limit": {
 			reconcile.RetryPolicy(func(error, int) (time.Duration, bool) { return time.Second, true }).Limit(2),
-			[]try{failsAfter(10 * time.Second), failsAfter(10 * time.Second), failsAfter(10 * time.Second)},
+			[]try{failing, failsAfter(10 * time.Second), failing, failing},
 			errBoom,
-			[]string{"0s run 1", "11s run 2", "22s run 3"},
+			[]string{"0s run 1", "1s run 2", "12s run 3", "13s run 4"},
 		},
-		"which a run of a minute resets": {
+		"a scheduled run, after a second at least": {
+			minutes,
+			[]try{
+				func(context.Context) error { return fmt.Errorf("no: %w", reconcile.RequeueAfter(time.Hour)) },
+				func(context.Context) error { return reconcile.RequeueWithin(0) }, ending,
+			},
+			nil,
+			[]string{"0s run 1", "1h0m0s run 2", "1h0m1s run 3"},
+		},
+		"as after a run of a minute": {
 			reconcile.RetryPolicy(minutes).Limit(2),
 			[]try{failing, failing, failsAfter(time.Minute), failing, failing},
 			errBoom,
@@ -1106,10 +1112,10 @@ func TestRestartRunsAgainAsThePolicySays(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			setDefaultLogger(t, newLogBook())
+			record.SetDefaultLogger(t, record.NewLog())
 			synctest.Test(t, func(t *testing.T) {
 				j := record.New()
-				if err := launch(t, reconcile.Restart(c.policy, tries(j, c.runs...))).wait(); err != c.want {
+				if err := record.Launch(t, supervise.Restart(c.policy, tries(j, c.runs...))).Wait(); err != c.want {
 					t.Errorf("Run = %v, want %v", err, c.want)
 				}
 				j.Want(t, c.starts...)
@@ -1119,7 +1125,7 @@ func TestRestartRunsAgainAsThePolicySays(t *testing.T) {
 }
 
 func TestRestartEndsAtOnceWhenCtxIsDone(t *testing.T) {
-	setDefaultLogger(t, newLogBook())
+	record.SetDefaultLogger(t, record.NewLog())
 	for name, c := range map[string]struct {
 		run  try
 		want error
@@ -1130,10 +1136,10 @@ func TestRestartEndsAtOnceWhenCtxIsDone(t *testing.T) {
 	} {
 		runBubble(t, name, func(t *testing.T) {
 			j := record.New()
-			run := launch(t, reconcile.Restart(minutes, tries(j, c.run)))
+			run := record.Launch(t, supervise.Restart(minutes, tries(j, c.run)))
 			time.Sleep(10 * time.Second)
-			run.cancel(errEnd)
-			if err := run.wait(); err != c.want || j.Elapsed() != 10*time.Second {
+			run.Cancel(errEnd)
+			if err := run.Wait(); err != c.want || j.Elapsed() != 10*time.Second {
 				t.Errorf("Run = %v after %v, want %v after 10s", err, j.Elapsed(), c.want)
 			}
 			j.Want(t, "0s run 1")
@@ -1144,17 +1150,17 @@ func TestRestartEndsAtOnceWhenCtxIsDone(t *testing.T) {
 // A method of an error that panics when it is asked whether the error is Terminal does not
 // end Restart: a back-off of the kernel's own replaces what the policy says.
 func TestRestartContinuesAfterAPanicInsideAnError(t *testing.T) {
-	eachFailure(t, func(t *testing.T, name string, end func()) {
+	record.EachFailure(t, func(t *testing.T, name string, end func()) {
 		var typedNil *fs.PathError
 		for _, err := range []error{typedNil, badTree{end}} {
 			j := record.New()
-			book := newLogBook()
-			g := reconcile.Group{Logger: book.logger()}
-			g.Add("watch", reconcile.Restart(minutes, tries(j, func(context.Context) error { return err }, ending)))
-			if got := launch(t, &g).wait(); got != nil || len(j.Lines()) != 2 || !within(j.Elapsed(), 0, time.Second) {
+			book := record.NewLog()
+			g := supervise.Group{Logger: book.Logger()}
+			g.Add("watch", supervise.Restart(minutes, tries(j, func(context.Context) error { return err }, ending)))
+			if got := record.Launch(t, &g).Wait(); got != nil || len(j.Lines()) != 2 || !within(j.Elapsed(), 0, time.Second) {
 				t.Errorf("%T: Run = %v after %v and the runs %v, want nil after two runs within a second", err, got, j.Elapsed(), j.Lines())
 			}
-			if lines := book.from(slog.LevelError); len(lines) != 1 || !strings.Contains(lines[0].Message, "panicked") {
+			if lines := book.From(slog.LevelError); len(lines) != 1 || !strings.Contains(lines[0].Message, "panicked") {
 				t.Errorf("%T: log lines %v, want one that says what panicked", err, lines)
 			}
 		}
@@ -1162,26 +1168,29 @@ func TestRestartContinuesAfterAPanicInsideAnError(t *testing.T) {
 }
 
 // Restart logs the first failure, and those by which their number has doubled, whatever
-// their texts. A run of a minute begins a new count.
+// their texts, and that its Runner ended without one: a stream that a server ends in order
+// is not heard of again. A run of a minute begins a new count.
 func TestRestartLogsFailuresByTheirCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		book := newLogBook()
+		book := record.NewLog()
 		panics := func(context.Context) error { return failuresAs("panic")() }
 		runs := []try{failing, failing, panics, panics, failing, panics, failing, failsAfter(time.Minute), failing, failing, ending}
-		g := reconcile.Group{Logger: book.logger()}
-		g.Add("watch", reconcile.Restart(minutes, tries(record.New(), runs...)))
-		if err := launch(t, &g).wait(); err != nil {
+		g := supervise.Group{Logger: book.Logger()}
+		g.Add("watch", supervise.Restart(minutes, tries(record.New(), runs...)))
+		if err := record.Launch(t, &g).Wait(); err != nil {
 			t.Fatal(err)
 		}
 		var got []string
-		for _, line := range book.from(slog.LevelInfo) {
-			line.mustSay(t, slog.LevelWarn, map[string]string{"member": "watch"})
-			got = append(got, fmt.Sprintf("%v %v %v", line.Attrs["failures"], line.Attrs["err"], line.Attrs["next"]))
+		for _, line := range book.From(slog.LevelInfo) {
+			got = append(got, fmt.Sprintf("%v %v %v %v %v", line.Level, line.Attrs["member"], line.Attrs["failures"], line.Attrs["err"], line.Attrs["next"]))
 			if stack := line.Attrs["stack"]; strings.Contains(stack.String(), "panicsHere") != strings.Contains(line.String(), "panic: ") {
 				t.Errorf("line %q, want a stack if it is a panic", line)
 			}
 		}
-		want := []string{"1 boom 1m0s", "2 boom 2m0s", "4 panic: no disk 4m0s", "1 boom 8m0s", "2 boom 9m0s"}
+		want := []string{
+			"WARN watch 1 boom 1m0s", "WARN watch 2 boom 2m0s", "WARN watch 4 panic: no disk 4m0s",
+			"WARN watch 1 boom 1m0s", "WARN watch 2 boom 2m0s", "INFO watch <nil> <nil> <nil>",
+		}
 		wantSame(t, "log lines", got, want)
 	})
 }
@@ -1197,11 +1206,11 @@ func (u unwrapper) Unwrap() reconcile.Runner { u.unwrap(); return u.Runner }
 // A Runner whose Unwrap panics is none that runs a Reconciler, and an error whose Error
 // method does not return has the text of that.
 func TestGroupHandlesPanicsOfItsMembersMethods(t *testing.T) {
-	eachFailure(t, func(t *testing.T, name string, end func()) {
+	record.EachFailure(t, func(t *testing.T, name string, end func()) {
 		j := record.New()
 		g := groupOf(waiting(j), unwrapper{member(j, "feeder", time.Second/2, nil), end}, groupOf(unwrapper{after(time.Hour, nil), end}))
 		g.Add("bad", after(time.Minute, badMessage{end}))
-		if err := launch(t, g).wait(); err == nil || !strings.HasPrefix(err.Error(), "bad: ") {
+		if err := record.Launch(t, g).Wait(); err == nil || !strings.HasPrefix(err.Error(), "bad: ") {
 			t.Errorf("Run = %v, want the failure of the member bad", err)
 		}
 		j.WantAll(t, "0s feeder begins", "1m0.5s feeder ends", "1m0.5s run ends")
@@ -1220,24 +1229,24 @@ func TestGroupCallsNoUserCodeUnderItsLock(t *testing.T) {
 			return badMessage{add}
 		}))
 		g.Add("reconciler", waiting(record.New()))
-		run := launch(t, g)
+		run := record.Launch(t, g)
 		synctest.Wait()
-		run.cancel(errEnd)
-		if err := run.wait(); err == nil || calls != 2 {
+		run.Cancel(errEnd)
+		if err := run.Wait(); err == nil || calls != 2 {
 			t.Errorf("Run = %v after %d calls, want the error of the feeder after 2", err, calls)
 		}
 	})
 }
 
 func TestGroupHandlesPanicOfLogHandler(t *testing.T) {
-	for name, end := range failuresOfUserCode {
+	for name, end := range record.Failures {
 		runBubble(t, name, func(t *testing.T) {
 			j := record.New()
-			g := reconcile.Group{Logger: slog.New(badHandler{end: end, handle: true})}
+			g := supervise.Group{Logger: slog.New(badHandler{slog.NewTextHandler(io.Discard, nil), end})}
 			g.Add("first", after(time.Second, errBoom))
 			g.Add("second", member(j, "second", time.Second, errors.New("disk full")))
 			g.Add("slow", member(j, "slow", time.Hour, nil)) // which may be warned about
-			if err := launch(t, &g).wait(); !errors.Is(err, errBoom) {
+			if err := record.Launch(t, &g).Wait(); !errors.Is(err, errBoom) {
 				t.Errorf("Run = %v, want %v", err, errBoom)
 			}
 			if len(j.Lines()) != 4 {

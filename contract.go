@@ -54,7 +54,9 @@ type RequeueOptions struct {
 }
 
 // isRecheck reports whether the run succeeded, and the next one is only a recheck.
-func (o *RequeueOptions) isRecheck() bool { return o.Recheck && o.MinDelay <= 0 && o.Err == nil }
+func (o *RequeueOptions) isRecheck() bool {
+	return o.Recheck && o.MinDelay <= 0 && o.Err == nil && !o.Aborted
+}
 
 // A Phase says where an item is.
 type Phase uint8

@@ -97,23 +97,6 @@ func ExampleQueue() {
 	// taken: bucket/logs
 }
 
-// Polls see the same items again and again; Offer adds only those not known.
-func ExampleQueue_Offer() {
-	q := reconcile.NewQueue[string]()
-	q.Enqueue("failing")
-	item, _ := q.Dequeue(context.Background())
-	q.Requeue(item, reconcile.RequeueOptions{Delay: time.Minute, Err: errors.New("no quota")})
-
-	q.Offer("failing") // seen: that does not cut its back-off short
-	q.Offer("new")
-	for item, s := range q.All() {
-		fmt.Println(item, "is", s.Phase, "after", s.Failures, "failures")
-	}
-	// Output:
-	// new is ready after 0 failures
-	// failing is waiting after 1 failures
-}
-
 // An event brings a run forward, unless it is held.
 func ExampleQueue_EnqueueWithin() {
 	q := reconcile.NewQueue[string]()
@@ -128,34 +111,6 @@ func ExampleQueue_EnqueueWithin() {
 	// Output:
 	// ready waiting
 	// ready ready
-}
-
-// After a start the queue holds all that there is, but a user who changes one
-// item does not wait for that.
-func ExampleQueue_background() {
-	queue := reconcile.NewQueue[string]()
-	queue.Background = 2 // at least every second item taken has no event
-
-	for _, seen := range []string{"vm-1", "vm-2", "vm-3", "vm-4"} {
-		queue.Offer(seen)
-	}
-	queue.Enqueue("vm-3") // changed: it leaves the background
-	queue.Enqueue("vm-9") // new
-
-	for queue.Len() > 0 {
-		item, err := queue.Dequeue(context.Background())
-		if err != nil {
-			log.Fatal(err)
-		}
-		fmt.Println(item)
-		queue.Done(item)
-	}
-	// Output:
-	// vm-3
-	// vm-1
-	// vm-9
-	// vm-2
-	// vm-4
 }
 
 // A job that runs once: it enqueues all there is, waits until that is done, with

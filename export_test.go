@@ -274,7 +274,7 @@ func RunOf[T comparable](r *Reconciler[T]) (run func(context.Context) error, tic
 	if err != nil {
 		panic(err)
 	}
-	return l.run, l.ticking.Load
+	return l.run, l.stuck.ticking.Load
 }
 
 // BaseOf returns the base of the clock of a queue.

@@ -5,6 +5,7 @@ package reconcile
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -12,7 +13,6 @@ import (
 	"reflect"
 	"runtime/debug"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -62,20 +62,41 @@ var errGoexit = errors.New("runtime.Goexit called")
 // guard calls f, and makes an error of a panic or a runtime.Goexit in it. It
 // uses a goroutine, because there is no other way to outlive a Goexit.
 func guard(f func() error) (err error) {
-	var call sync.WaitGroup
-	call.Go(func() {
-		returned := false
+	return guardWatched(context.Background(), nil, f)
+}
+
+// guardWatched is guard, and calls late when f has not returned although ctx has ended:
+// after stuckTick, and each time the age of the call has doubled.
+func guardWatched(ctx context.Context, late func(age time.Duration), f func() error) (err error) {
+	begin, returned := time.Now(), make(chan struct{})
+	go func() {
+		defer close(returned)
+		ok := false
 		defer func() {
-			if !returned {
+			if !ok {
 				err = &PanicError{Value: cmp.Or[any](recover(), errGoexit), Stack: debug.Stack()}
 			}
 		}()
 		err = f()
-		returned = true
-	})
-	call.Wait()
-	return err
+		ok = true
+	}()
+	select {
+	case <-returned:
+		return err
+	case <-ctx.Done():
+	}
+	for wait := stuckTick; ; wait = time.Since(begin) {
+		select {
+		case <-returned:
+			return err
+		case <-time.After(wait):
+			late(time.Since(begin))
+		}
+	}
 }
+
+// stuckTick is how long a call has to return after the end of its context.
+const stuckTick = 500 * time.Millisecond
 
 // idleTimer returns a timer that does not fire before it is reset.
 func idleTimer() *time.Timer {

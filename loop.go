@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -62,59 +61,9 @@ func (r *Reconciler[T]) Run(ctx context.Context) error {
 	return l.run(ctx)
 }
 
-// Apply enqueues the items, runs r until each is in sync or not retried, as
-// [Queue.EnqueueAndWait] says, and returns the errors of that and of Run. It is for programs
-// that apply a desired state once. It does not wait for items that runs enqueue.
-//
-// Queue must be a [*Queue]. If it is nil, Apply makes one, and closes it at the end. If a
-// field is wrong, Apply returns a [Terminal] error and enqueues nothing. It blocks.
-func (r *Reconciler[T]) Apply(ctx context.Context, items ...T) error {
-	c := *r
-	if c.Queue == nil {
-		own := NewQueue[T]()
-		defer own.Close() // A recheck would keep its timer, and all of this.
-		c.Queue = own
-	}
-	q, ok := c.Queue.(*Queue[T])
-	if !ok {
-		return Terminal(fmt.Errorf("reconcile: Reconciler.Queue is a %T, and Apply wants a *Queue, or nil", c.Queue))
-	}
-	l, err := newLoop(ctx, &c)
-	if err != nil {
-		return err
-	}
-	ctx, stopRun := context.WithCancel(ctx)
-	waitCtx, stopWaiting := context.WithCancelCause(ctx)
-	var runErr error
-	var run sync.WaitGroup
-	run.Go(func() {
-		runErr = l.run(ctx)
-		if ctx.Err() == nil { // else the wait ends by itself, and with the cause
-			stopWaiting(errRunEnded)
-		}
-	})
-	func() {
-		defer run.Wait() // also if an item makes EnqueueAndWait panic
-		defer stopRun()
-		err = q.EnqueueAndWait(waitCtx, items...)
-	}()
-	return errors.Join(err, runErr)
-}
-
-// errRunEnded is why a wait of Apply ends although its ctx has not.
-var errRunEnded = errors.New("reconcile: Run ended")
-
-// EndLast does nothing. A supervisor ends a Runner that has this method after the feeders,
-// see package supervise.
-func (r *Reconciler[T]) EndLast() {}
-
 // newLoop checks the fields and sets the defaults.
 func newLoop[T comparable](ctx context.Context, r *Reconciler[T]) (*loop[T], error) {
-	l := &loop[T]{
-		Reconciler: *r,
-		admitting:  make(chan struct{}, 1),
-		begun:      make(chan struct{}, 1),
-	}
+	l := &loop[T]{Reconciler: *r, admitting: make(chan struct{}, 1)}
 	if err := r.check(); err != nil {
 		return nil, Terminal(err)
 	}
@@ -131,28 +80,9 @@ func newLoop[T comparable](ctx context.Context, r *Reconciler[T]) (*loop[T], err
 	if l.Name != "" {
 		l.Logger = l.Logger.With("reconciler", l.Name)
 	}
-	l.watched.Store(l.Timeout > 0 || l.leaser != nil)
+	l.stuck = stuckWatch[T]{logger: l.Logger, now: l.queue.now, begun: make(chan struct{}, 1)}
+	l.stuck.on.Store(l.Timeout > 0 || l.leaser != nil)
 	return l, nil
-}
-
-// check returns an error that names a field that is missing or out of its range.
-func (r *Reconciler[T]) check() error {
-	if err := checkQueue[T]("Reconciler.Queue", r.Queue); err != nil {
-		return err
-	}
-	switch {
-	case r.Reconcile == nil:
-		return errors.New("reconcile: Reconciler.Reconcile is required, and nil")
-	case r.Workers < 0:
-		return fmt.Errorf("reconcile: Reconciler.Workers is %d, want 0 (which means 1) or more", r.Workers)
-	case r.Timeout < 0:
-		return fmt.Errorf("reconcile: Reconciler.Timeout is %v, want 0 (which means none) or more", r.Timeout)
-	case r.Grace < 0:
-		return fmt.Errorf("reconcile: Reconciler.Grace is %v, want 0 (which means none) or more", r.Grace)
-	case !(r.RecheckJitter >= 0 && r.RecheckJitter <= 1): // true for a NaN as well
-		return fmt.Errorf("reconcile: Reconciler.RecheckJitter is %v, want 0 (which means none) to 1", r.RecheckJitter)
-	}
-	return nil
 }
 
 // A loop is one call of Run. The embedded fields have their defaults filled in.
@@ -166,29 +96,23 @@ type loop[T comparable] struct {
 	failed  sync.Once
 	err     error // what ended the loop, once failed
 
-	// The contexts. Code of the user sees only those that are made from them.
-	caller     context.Context // of Run; its end is the shutdown
-	taking     context.Context // a child of caller, to wait for items under; ends also when the loop fails
+	// The contexts, and what ends them. Code of the user sees only those made from them.
+	//
+	//	caller  of Run                  its caller: the shutdown begins
+	//	taking  of Dequeue and Admit    caller; a failure of the queue or of Admit
+	//	runs    of what runs are under  caller; with a Grace, so much later
+	//	a run   of Reconcile            runs; Timeout; the lease; its own end, see run.end
+	caller     context.Context
+	taking     context.Context
 	stopTaking context.CancelFunc
-	runs       context.Context // parent of those of the runs; with a Grace it ends later than caller
+	runs       context.Context
 
 	// With an Admit, one worker at a time has a place in admitting. It takes an
 	// item and waits until that item may run. So at most one item is taken and does not
 	// run, and the others stay in the queue, where events still change their next runs.
 	admitting chan struct{}
 
-	// Runs are watched if they have a Timeout or a lease, or are to end. While
-	// ticking is false, a worker tells in begun that there is something to watch.
-	watched atomic.Bool
-	ticking atomic.Bool
-	begun   chan struct{} // room for one
-}
-
-// A loopQueue is what a loop needs of a queue. [Queue] does each in one lock hold.
-type loopQueue[T comparable] interface {
-	giveBackAndTake(ctx context.Context, t *takenItem[T], last *RequeueOptions, now int64) error
-	giveBackTaken(t *takenItem[T], w *RequeueOptions, now int64)
-	now() int64
+	stuck stuckWatch[T]
 }
 
 func (l *loop[T]) run(ctx context.Context) error {
@@ -201,18 +125,20 @@ func (l *loop[T]) run(ctx context.Context) error {
 		defer endRuns(nil)
 	}
 	for range l.Workers {
-		l.pool = append(l.pool, &worker[T]{loop: l})
+		w := &worker[T]{loop: l}
+		l.pool = append(l.pool, w)
+		l.stuck.calls = append(l.stuck.calls, &w.watchedCall)
 	}
 	for _, w := range l.pool {
 		l.working.Go(w.work)
 	}
-	l.supervise(endRuns)
+	l.awaitWorkers(endRuns)
 	return l.err
 }
 
-// supervise waits for the workers. Meanwhile it ends the contexts of the runs
+// awaitWorkers waits for the workers. Meanwhile it ends the contexts of the runs
 // when their time is over, and warns of those that ignore that.
-func (l *loop[T]) supervise(endRuns context.CancelCauseFunc) {
+func (l *loop[T]) awaitWorkers(endRuns context.CancelCauseFunc) {
 	ended := make(chan struct{})
 	go func() {
 		l.working.Wait()
@@ -232,142 +158,20 @@ func (l *loop[T]) supervise(endRuns context.CancelCauseFunc) {
 				grace.Reset(l.Grace)
 			}
 			if l.Grace <= 0 || l.Admit != nil {
-				l.watched.Store(true) // without a timer: in a bubble, two that fire at once break the race detector (go.dev/issue/78156)
+				l.stuck.on.Store(true) // without a timer: in a bubble, two that fire at once break the race detector (go.dev/issue/78156)
 			}
 		case <-grace.C:
 			endRuns(context.Cause(l.caller))
-			l.watched.Store(true)
-		case <-l.begun:
+			l.stuck.on.Store(true)
+		case <-l.stuck.begun:
 		case <-tick.C:
-			l.ticking.Store(false)
+			l.stuck.ticking.Store(false)
 		}
-		if !l.ticking.Load() && l.warnOfStuck() {
-			l.ticking.Store(true)
+		if !l.stuck.ticking.Load() && l.stuck.check() {
+			l.stuck.ticking.Store(true)
 			tick.Reset(stuckTick)
 		}
 	}
-}
-
-// stuckTick is how often the runs are checked, and how long a run has to return after
-// the end of its context.
-const stuckTick = 500 * time.Millisecond
-
-// warnOfStuck names the runs, and the call of Admit, whose contexts ended a while
-// ago. It reports whether there is anything to check again.
-func (l *loop[T]) warnOfStuck() (again bool) {
-	if !l.watched.Load() {
-		return false
-	}
-	for _, w := range l.pool {
-		if r := w.current.Load(); r != nil {
-			again = true
-			w.warnIfStuck(r)
-		}
-	}
-	return again
-}
-
-// warnIfStuck warns if the context of r ended a while ago, and again each time the age of
-// r has doubled.
-func (w *worker[T]) warnIfStuck(r *run[T]) {
-	_ = guard(func() error { // The Logger, and the context of a Leaser, are code of the user.
-		if w.warned != r {
-			w.warned, w.warnAt = r, 0
-		}
-		now := w.loop.queue.now()
-		cause := context.Cause(r.Context)
-		if cause != nil && w.warnAt == 0 {
-			w.warnAt = now + int64(stuckTick)
-		}
-		if cause != nil && w.warnAt <= now {
-			age := now - r.start
-			w.warnAt = now + age
-			msg := "run has not returned, though its context ended"
-			if r.worker == nil {
-				msg = "Admit has not returned, though its context ended"
-			}
-			w.loop.Logger.Warn(msg, "item", r.item, "age", time.Duration(age), "cause", cause)
-		}
-		return nil
-	})
-}
-
-// noteBegun is called when something begins that may have to be watched.
-func (l *loop[T]) noteBegun() {
-	if l.watched.Load() && !l.ticking.Load() {
-		select {
-		case l.begun <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// A run is the context of one call of Reconcile. It ends with the context that it is made
-// from, and when the run has ended. It also stands for a call of Admit, without a worker.
-type run[T comparable] struct {
-	context.Context
-	worker   *worker[T]
-	item     T
-	start    int64
-	end      atomic.Pointer[runEnd] // nil while nothing has asked for it
-	failures int32                  // 64 bytes in all if items are strings
-}
-
-// A runEnd is a context that is cancelled when a run has ended. A run makes it when it is
-// asked for Done, so that most runs do without.
-type runEnd struct {
-	context.Context
-	cancel context.CancelFunc
-}
-
-// endedUnasked is the end of a run that has ended, and was not asked for Done before.
-var endedUnasked runEnd
-
-// ending returns the context that ends with the run.
-func (r *run[T]) ending() context.Context {
-	for {
-		end := r.end.Load()
-		if end != nil && end != &endedUnasked {
-			return end
-		}
-		ctx, cancel := context.WithCancel(r.Context)
-		if end == &endedUnasked {
-			cancel()
-		}
-		if r.end.CompareAndSwap(end, &runEnd{ctx, cancel}) {
-			return ctx
-		}
-		cancel()
-	}
-}
-
-// finish ends the context of the run.
-func (r *run[T]) finish() {
-	if !r.end.CompareAndSwap(nil, &endedUnasked) {
-		r.end.Load().cancel()
-	}
-}
-
-func (r *run[T]) Done() <-chan struct{} { return r.ending().Done() }
-
-func (r *run[T]) Err() error {
-	if r.end.Load() == nil {
-		return r.Context.Err()
-	}
-	return cmp.Or(r.ending().Err(), r.Context.Err()) // that of a Leaser may know of its end first
-}
-
-func (r *run[T]) Value(key any) any {
-	if key == (loggerKey{}) {
-		return r.worker.loop.Logger.With("item", r.item, "failures", r.failures)
-	}
-	if _, ok := key.(interface{ OutsideOfRuns() }); ok {
-		return nil
-	}
-	if r.end.Load() == nil {
-		return r.Context.Value(key)
-	}
-	return r.ending().Value(key) // Package context finds its own there.
 }
 
 // A stage is how far a worker is with an item; see the top of this file.
@@ -386,10 +190,8 @@ const (
 )
 
 type worker[T comparable] struct {
-	loop       *loop[T]
-	current    atomic.Pointer[run[T]] // until it is decided what becomes of its item; or a call of Admit
-	warned     *run[T]                // that warnAt is about; both belong to supervise
-	warnAt     int64                  // when the next warning is due; 0 at first
+	loop *loop[T]
+	watchedCall[T]
 	stage      stage
 	now        int64 // the latest reading of the clock
 	clockStale bool  // time has passed since that reading
@@ -615,9 +417,9 @@ func (l *loop[T]) lease(ctx context.Context, item T) context.Context {
 
 // callAdmit calls Admit, which is watched as a run is.
 func (w *worker[T]) callAdmit(ctx context.Context) (done func(Outcome, error, time.Duration), err error) {
-	w.current.Store(&run[T]{Context: ctx, item: w.item, start: w.now})
+	w.current.Store(&run[T]{Context: ctx, item: w.item, start: w.now, admit: true})
 	defer w.current.Store(nil)
-	w.loop.noteBegun()
+	w.loop.stuck.noteBegun()
 	return w.loop.Admit(ctx)
 }
 
@@ -674,9 +476,9 @@ func (w *worker[T]) reconcile() {
 	if l.leaser != nil { // last: its Err may know of the end before a context made from it does
 		ctx = l.lease(ctx, w.item)
 	}
-	r := &run[T]{Context: ctx, worker: w, item: w.item, failures: int32(w.failures), start: w.start}
+	r := &run[T]{Context: ctx, logger: l.Logger, item: w.item, failures: int32(w.failures), start: w.start}
 	w.current.Store(r)
-	l.noteBegun()
+	l.stuck.noteBegun()
 	w.err = l.Reconcile(r, r.item)
 	w.stage = stageDeciding
 }
@@ -782,6 +584,13 @@ func (w *worker[T]) report() {
 		attrs = append(attrs, slog.String("stack", panicked.line()))
 	}
 	logger.LogAttrs(ctx, level, msg, attrs...)
+}
+
+// A loopQueue is what a loop needs of a queue. [Queue] does each in one lock hold.
+type loopQueue[T comparable] interface {
+	giveBackAndTake(ctx context.Context, t *takenItem[T], last *RequeueOptions, now int64) error
+	giveBackTaken(t *takenItem[T], w *RequeueOptions, now int64)
+	now() int64
 }
 
 // An otherQueue makes a loopQueue of a Dequeuer that is no [Queue].

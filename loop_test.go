@@ -351,7 +351,7 @@ func (q *badQueue) State(item string) (state reconcile.State) {
 func TestReconcilerGivesEachItemBackOnceAlthoughTheQueuePanics(t *testing.T) {
 	ends := map[string]func() error{"an error returned": func() error { return errBoom }}
 	for name := range record.Failures {
-		ends[name] = failuresAs(name)
+		ends[name] = record.FailureAs(name)
 	}
 	for name, end := range ends {
 		for method, want := range map[string]string{
@@ -368,7 +368,7 @@ func TestReconcilerGivesEachItemBackOnceAlthoughTheQueuePanics(t *testing.T) {
 					q := &badQueue{ledger{record.New(), strings.Fields("good fail"), end}, method}
 					s := serve(t, reconcile.Reconciler[string]{Queue: q, Reconcile: mixed, Admit: admit})
 					err := s.Wait()
-					if returned := name == "an error returned"; isPanic(err) == returned || returned && !errors.Is(err, errBoom) {
+					if returned := name == "an error returned"; record.IsPanic(err) == returned || returned && !errors.Is(err, errBoom) {
 						t.Errorf("Run = %v, want how Dequeue ended", err)
 					}
 					if got := strings.ReplaceAll(strings.Join(q.Lines(), ", "), "0s ", ""); got != want {
@@ -1046,21 +1046,11 @@ func TestPanicInRetryPolicyAfterAPanicKeepsTheItem(t *testing.T) {
 	})
 }
 
-type badTree struct{ end func() }
-
-func (badTree) Error() string { return "bad" }
-
-func (e badTree) Unwrap() error { e.end(); return nil }
-
-type badMessage struct{ end func() }
-
-func (e badMessage) Error() string { e.end(); return "" }
-
 // In the log, and where the tree of the error is looked through.
 func TestPanicInsideAnErrorLosesNeitherItemNorWorker(t *testing.T) {
 	record.EachFailure(t, func(t *testing.T, name string, end func()) {
 		var typedNil *fs.PathError
-		for _, err := range []error{typedNil, badMessage{end}, badTree{end}} {
+		for _, err := range []error{typedNil, record.BadMessage{End: end}, record.BadTree{End: end}} {
 			s := serve(t, reconcile.Reconciler[string]{
 				Reconcile: func(ctx context.Context, item string) error {
 					switch item {
@@ -1276,7 +1266,7 @@ func TestAdmitContextEndsWhenLeaseIsLost(t *testing.T) {
 func TestAdmitThatFailsEndsRun(t *testing.T) {
 	ends := map[string]func() error{"an error returned": func() error { return errBoom }}
 	for name := range record.Failures {
-		ends[name] = failuresAs(name)
+		ends[name] = record.FailureAs(name)
 	}
 	for name, end := range ends {
 		t.Run(name, func(t *testing.T) {
@@ -1293,7 +1283,7 @@ func TestAdmitThatFailsEndsRun(t *testing.T) {
 					},
 				}, "a", "b", "c")
 				err := s.Wait()
-				if returned := name == "an error returned"; isPanic(err) == returned || returned && !errors.Is(err, errBoom) || !strings.HasPrefix(err.Error(), "reconcile: admit: ") {
+				if returned := name == "an error returned"; record.IsPanic(err) == returned || returned && !errors.Is(err, errBoom) || !strings.HasPrefix(err.Error(), "reconcile: admit: ") {
 					t.Errorf("Run = %v, want how Admit ended", err)
 				}
 				if took := time.Since(s.began); took != time.Minute || admitted != 2 { // the run in flight is waited for

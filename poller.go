@@ -72,14 +72,14 @@ func (p *Poller[T]) Run(ctx context.Context) error {
 		default:
 		}
 		start := time.Now()
-		err := p.poll(ctx)
+		name := nameAttr("poller", p.Name)
+		logger := cmp.Or(p.Logger, Logger(ctx))
+		err := p.poll(ctx, logger, name)
 		if ctx.Err() != nil {
 			return nil
 		}
 		took := time.Since(start)
 		pause := p.pause(took)
-		name := nameAttr("poller", p.Name)
-		logger := cmp.Or(p.Logger, Logger(ctx))
 		triggered := wake
 		if err != nil {
 			triggered = nil                                             // A poll that fails keeps its back-off.
@@ -116,12 +116,20 @@ func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) (woken bo
 	return false
 }
 
+var errSlowPoll = errors.New("took longer than ten Periods")
+
 // poll lists the items and feeds them.
-func (p *Poller[T]) poll(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, p.Period)
+func (p *Poller[T]) poll(ctx context.Context, logger *slog.Logger, name []any) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, 10*min(p.Period, math.MaxInt64/10), errSlowPoll)
 	defer cancel()
-	return guard(func() error {
+	late := func(age time.Duration) {
+		logGuarded(logger, slog.LevelWarn, "poll has not returned, though its context ended", append(name, "age", age, "cause", context.Cause(ctx))...)
+	}
+	return guardWatched(ctx, late, func() error {
 		items, err := p.GetItems(ctx)
+		if err != nil && context.Cause(ctx) == errSlowPoll {
+			err = fmt.Errorf("%w: %w", errSlowPoll, err)
+		}
 		var first error // panic of an Offer
 		for next := 0; next < len(items); {
 			// One item that the queue panics on does not hide those after it.

@@ -115,39 +115,66 @@ func TestPollerPollsNeverOverlapAndASlowOneLeavesAPause(t *testing.T) {
 	})
 }
 
-func TestPollerEndsTheContextOfAPollWithItsPeriod(t *testing.T) {
+// A listing that grows until it takes longer than its Period still runs its items; one that
+// takes ten Periods is ended, and the error says so.
+func TestPollerEndsTheContextOfAPollAfterTenPeriods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var polled []context.Context
 		var starts, ends []time.Duration
 		began := time.Now()
+		q, book := newTray[string](), record.NewLog()
 		run := record.Launch(t, &reconcile.Poller[string]{
-			Queue: newTray[string](),
+			Queue: q,
 			GetItems: func(ctx context.Context) ([]string, error) {
 				polled = append(polled, ctx)
 				starts = append(starts, time.Since(began))
 				if len(polled) == 2 {
-					return nil, nil
+					time.Sleep(70 * time.Second)
+					return []string{"a"}, ctx.Err()
 				}
 				<-ctx.Done()
 				ends = append(ends, time.Since(began))
 				return nil, ctx.Err()
 			},
 			Period: 10 * time.Second,
-			Logger: record.Unlogged(),
+			Logger: book.Logger(),
 		})
-		time.Sleep(15 * time.Second)
+		time.Sleep(175 * time.Second)
 		synctest.Wait()
-		if ends[0] != 10*time.Second {
-			t.Errorf("the context of a poll ended after %v, want 10s", ends[0])
+		if ends[0] != 100*time.Second {
+			t.Errorf("the context of a poll ended after %v, want 1m40s", ends[0])
 		}
-		// It failed and took its whole Period. There is a pause all the same.
-		if pause := starts[1] - 10*time.Second; pause < time.Second/2 || pause > time.Second {
+		book.OnlyLine(t, slog.LevelWarn).MustSay(t, slog.LevelError, nil, "poll failed", "took longer than ten Periods", "deadline exceeded")
+		// It failed and took longer than its Period. There is a pause all the same.
+		if pause := starts[1] - ends[0]; pause != time.Second {
 			t.Errorf("pause of %v after a poll that ran out of time, want a back-off", pause)
 		}
+		q.Want(t, "2m51s offer a")
 		if err := polled[1].Err(); err != context.Canceled {
 			t.Errorf("the context of a poll that has returned has error %v, want %v: its timer is stopped", err, context.Canceled)
 		}
 		run.End()
+	})
+}
+
+// A client without a timeout may ignore the context for ever.
+func TestPollThatHasNotReturnedIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		book := record.NewLog()
+		began, hang := time.Now(), make(chan struct{})
+		run := record.Launch(t, &reconcile.Poller[string]{
+			Queue: newTray[string](), Name: "disks", Period: time.Minute, Logger: book.Logger(),
+			GetItems: func(context.Context) ([]string, error) { <-hang; return nil, nil },
+		})
+		time.Sleep(time.Hour)
+		close(hang)
+		run.End()
+		var at []string
+		for _, l := range book.From(slog.LevelInfo) {
+			l.MustSay(t, slog.LevelWarn, map[string]string{"poller": "disks", "age": l.At.Sub(began).String()}, "poll has not returned", "ten Periods")
+			at = append(at, l.At.Sub(began).String())
+		}
+		wantSame(t, "times of the warnings", at, []string{"10m0.5s", "20m1s", "40m2s"})
 	})
 }
 
@@ -196,7 +223,7 @@ func TestPollerBackoffIsNoLongerThanThePeriodFromStartToStart(t *testing.T) {
 
 // A failure is logged, and one that reads the same when it has come twice as often.
 func TestPollerLogsFailuresByTheirCount(t *testing.T) {
-	boom, cold, textless := errors.New("boom"), errors.New("cold"), badMessage{func() { panic("no text") }}
+	boom, cold, textless := errors.New("boom"), errors.New("cold"), record.BadMessage{End: func() { panic("no text") }}
 	replies := []error{boom, boom, boom, boom, cold, cold, boom, boom, nil, nil, boom, textless, textless}
 	book := record.NewLog()
 	record.SetDefaultLogger(t, book) // that is what a nil Logger means
@@ -455,8 +482,10 @@ func TestPollerShutdownLogsNothing(t *testing.T) {
 			if took := time.Since(began); took != c.took {
 				t.Errorf("Run returned %v after ctx was done, want %v", took, c.took)
 			}
-			if lines := book.From(slog.LevelInfo); len(lines) != 0 {
-				t.Errorf("shutdown was not silent: %v", lines)
+			for _, line := range book.From(slog.LevelInfo) {
+				if name != "during a poll that ignores ctx" || !strings.Contains(line.Message, "has not returned") {
+					t.Errorf("shutdown was not silent: %v", line)
+				}
 			}
 		})
 	}

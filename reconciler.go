@@ -5,6 +5,7 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -85,6 +86,30 @@ type Reconciler[T comparable] struct {
 	Admit func(ctx context.Context) (done func(o Outcome, err error, took time.Duration), err error)
 
 	Logger *slog.Logger // nil means Logger(ctx) of the ctx of Run
+}
+
+// EndLast does nothing. A supervisor ends a Runner that has this method after the feeders,
+// see package supervise.
+func (r *Reconciler[T]) EndLast() {}
+
+// check returns an error that names a field that is missing or out of its range.
+func (r *Reconciler[T]) check() error {
+	if err := checkQueue[T]("Reconciler.Queue", r.Queue); err != nil {
+		return err
+	}
+	switch {
+	case r.Reconcile == nil:
+		return errors.New("reconcile: Reconciler.Reconcile is required, and nil")
+	case r.Workers < 0:
+		return fmt.Errorf("reconcile: Reconciler.Workers is %d, want 0 (which means 1) or more", r.Workers)
+	case r.Timeout < 0:
+		return fmt.Errorf("reconcile: Reconciler.Timeout is %v, want 0 (which means none) or more", r.Timeout)
+	case r.Grace < 0:
+		return fmt.Errorf("reconcile: Reconciler.Grace is %v, want 0 (which means none) or more", r.Grace)
+	case !(r.RecheckJitter >= 0 && r.RecheckJitter <= 1): // true for a NaN as well
+		return fmt.Errorf("reconcile: Reconciler.RecheckJitter is %v, want 0 (which means none) to 1", r.RecheckJitter)
+	}
+	return nil
 }
 
 // A Result says how a run ended.

@@ -11,7 +11,6 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -561,31 +560,6 @@ func TestReconcilerResultHasWaitedAndDuration(t *testing.T) {
 		wantSame(t, "item, waited, took", got, want)
 		r.End()
 	})
-}
-
-// The way of an item to a worker that waits for one takes time as well: more than
-// nothing, by a clock that is fine enough, and by any clock now and then.
-func TestReconcilerResultWaitedIncludesTheWayToTheWorker(t *testing.T) {
-	q := reconcile.NewQueue[int]()
-	waited := make(chan time.Duration)
-	run := record.Launch(t, &reconcile.Reconciler[int]{
-		Queue:     q,
-		Logger:    record.Unlogged(),
-		Reconcile: func(context.Context, int) error { return nil },
-		OnResult:  func(r reconcile.Result[int]) { waited <- r.Waited },
-	})
-	for i := range 10_000 {
-		for reconcile.Blocked(q) == 0 {
-			runtime.Gosched()
-		}
-		q.Enqueue(i)
-		if <-waited > 0 {
-			run.End()
-			return
-		}
-	}
-	t.Error("10,000 items were taken at the moment at which they were enqueued")
-	run.End()
 }
 
 // What OnResult and the Logger's handler take is no part of a run, but the next

@@ -18,7 +18,7 @@ func (q *Queue[T]) Has(item T) bool { return q.State(item).Phase != PhaseIdle }
 // State returns what the queue knows of the item.
 func (q *Queue[T]) State(item T) State {
 	hash := q.hash(item)
-	q.mu.Lock()
+	q.lock()
 	defer q.unlock()
 	q.catchUpLocked()
 	_, e := q.store.find(hash, item)

@@ -11,7 +11,6 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -238,15 +237,6 @@ var (
 func panicsHere(end func()) error {
 	end()
 	return nil
-}
-
-func failuresAs(name string) func() error {
-	return func() error { return panicsHere(record.Failures[name]) }
-}
-
-func isPanic(err error) bool {
-	var p *reconcile.PanicError
-	return errors.As(err, &p) && strings.Contains(string(p.Stack), "panicsHere")
 }
 
 // A service is a Reconciler at work, with what it leaves behind.

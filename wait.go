@@ -29,7 +29,7 @@ func (q *Queue[T]) EnqueueAndWait(ctx context.Context, items ...T) error {
 	}
 	for n, item := range items {
 		watchers[n].waiter = w
-		q.mu.Lock()
+		q.lock()
 		if q.closed {
 			watchers[n].err = ErrClosed
 			w.notifyLocked()
@@ -40,7 +40,7 @@ func (q *Queue[T]) EnqueueAndWait(ctx context.Context, items ...T) error {
 		}
 		q.unlock()
 	}
-	q.mu.Lock()
+	q.lock()
 	w.notifyLocked()
 	q.mu.Unlock()
 	select {
@@ -74,7 +74,7 @@ func (q *Queue[T]) giveUpWaiting(ctx context.Context, items []T, watchers []watc
 	var named []itemState[T]
 	for n := range watchers {
 		w := &watchers[n]
-		q.mu.Lock() // for each, because there may be many
+		q.lock() // for each, because there may be many
 		if q.watchers.remove(w) {
 			left++
 			q.catchUpLocked()
@@ -129,7 +129,7 @@ func (q *Queue[T]) WaitIdle(ctx context.Context) error {
 	case <-w.done:
 	case <-ctx.Done():
 	}
-	q.mu.Lock()
+	q.lock()
 	left := q.watchers.remove(&idle)
 	s := Stats{Ready: q.readyLocked(), InFlight: q.inFlight, Waiting: q.waiting - q.rechecks}
 	q.unlock()

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"math/rand/v2"
 	"runtime"
 	"strings"
 	"sync"
@@ -471,100 +470,6 @@ func TestWatchersCallNoUserCodeUnderTheLock(t *testing.T) {
 		wantWatchers(t, q, 0)
 		run.End()
 	})
-}
-
-// Producers, runs, and those that wait for them, all at once: every wait ends.
-func TestWatchersUnderLoad(t *testing.T) {
-	var seed uint64
-	defer tellSeed(t, &seed)
-	for seed = range 3 {
-		inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) { loadWatchers(t, q, seed) })
-	}
-}
-
-func loadWatchers(t *testing.T, q *reconcile.Queue[string], seed uint64) {
-	const items, producers, verbs = 6, 4, 400
-	randomOf := make(map[string]*rand.Rand) // of the runs of an item
-	names := make([]string, items)
-	for i, random := range randoms(seed, 0, items) {
-		names[i] = fmt.Sprint("item ", i)
-		randomOf[names[i]] = random
-	}
-	run := record.Launch(t, &reconcile.Reconciler[string]{
-		Queue: q, Workers: 3, Logger: record.Unlogged(), Retry: minutes,
-		Reconcile: func(_ context.Context, item string) error {
-			random := randomOf[item]
-			time.Sleep(upTo(random, 20*time.Microsecond))
-			switch random.IntN(6) {
-			case 0:
-				return errBoom
-			case 1:
-				return reconcile.RequeueAfter(time.Microsecond)
-			case 2:
-				return reconcile.RecheckWithin(time.Microsecond)
-			case 3:
-				return reconcile.Terminal(errBoom)
-			}
-			return nil
-		},
-	})
-	var work sync.WaitGroup
-	for p := range producers {
-		work.Go(func() {
-			r := rand.New(rand.NewPCG(seed, uint64(items+p)))
-			for range verbs {
-				item := names[r.IntN(items)]
-				switch r.IntN(8) {
-				case 0, 1:
-					q.EnqueueNow(item)
-				case 2, 3:
-					q.Enqueue(item)
-				case 4:
-					q.EnqueueWithin(item, upTo(r, 10*time.Microsecond))
-				case 5:
-					q.EnqueueAfter(item, upTo(r, 10*time.Microsecond))
-				case 6:
-					q.Offer(item)
-				case 7:
-					q.Remove(item)
-				}
-				if r.IntN(3) == 0 {
-					time.Sleep(upTo(r, 5*time.Microsecond))
-				}
-			}
-		})
-	}
-	for i := range 4 {
-		work.Go(func() {
-			r := rand.New(rand.NewPCG(seed, uint64(items+producers+i)))
-			for range 70 {
-				ctx, cancel := context.WithTimeout(t.Context(), upTo(r, 50*time.Microsecond))
-				if i%2 == 0 {
-					_ = q.WaitIdle(ctx)
-				} else {
-					one, other := names[r.IntN(items)], names[r.IntN(items)]
-					_ = q.EnqueueAndWait(ctx, one, other, one)
-				}
-				cancel()
-			}
-		})
-	}
-	work.Wait()
-	if err := q.EnqueueAndWait(t.Context(), names...); err != nil && !errors.Is(err, reconcile.ErrTerminal) {
-		t.Errorf("EnqueueAndWait: %v", err)
-	}
-	if err := q.WaitIdle(t.Context()); err != nil {
-		t.Errorf("WaitIdle: %v", err)
-	}
-	run.End()
-	time.Sleep(time.Hour)
-	synctest.Wait()
-	wantWatchers(t, q, 0)
-}
-
-// upTo draws a duration that is less than d.
-func upTo(r *rand.Rand, d time.Duration) time.Duration {
-	return time.Duration(r.Int64N(int64(d)))
 }
 
 // A thing is found gone once nothing leads to it.

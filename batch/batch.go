@@ -21,13 +21,12 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/internal/guard"
 )
 
 // Errors is the error of a batch in which some requests failed: one error for each
@@ -184,24 +183,19 @@ func (b *batcher[Req, Res]) closeLocked() {
 
 // run calls do, and gives each call its answer.
 func (b *batcher[Req, Res]) run(t *batch[Req, Res], calls []*call[Req, Res]) {
-	ended := false
-	defer func() { // also if do panics, or calls runtime.Goexit
-		if !ended {
-			p := &reconcile.PanicError{Value: recover(), Stack: debug.Stack()}
-			if p.Value == nil {
-				p.Value = errors.New("runtime.Goexit was called")
-			}
-			for _, c := range calls {
-				c.err = p
-			}
+	err := guard.Call(func() error {
+		reqs, index := distinct(calls)
+		res, err := b.do(t.ctx, reqs)
+		share(calls, index, len(reqs), res, err)
+		return nil
+	})
+	if err != nil { // do panicked, or called runtime.Goexit
+		for _, c := range calls {
+			c.err = err
 		}
-		t.cancel(nil)
-		close(t.done)
-	}()
-	reqs, index := distinct(calls)
-	res, err := b.do(t.ctx, reqs)
-	share(calls, index, len(reqs), res, err)
-	ended = true
+	}
+	t.cancel(nil)
+	close(t.done)
 }
 
 // distinct returns the requests of the calls, equal ones once, and the index of that of

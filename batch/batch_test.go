@@ -149,7 +149,7 @@ func TestEachCallHasItsAnswer(t *testing.T) {
 			slices.Repeat([]string{" batch: do returned 1 results, and errors, for 3 requests: request 2 of 3: boom"}, 3),
 		},
 		"a panic": {nil, errors.New("panic"), slices.Repeat([]string{" panic: no disk"}, 3)},
-		"Goexit":  {nil, errors.New("exit"), slices.Repeat([]string{" panic: runtime.Goexit was called"}, 3)},
+		"Goexit":  {nil, errors.New("exit"), slices.Repeat([]string{" panic: runtime.Goexit called"}, 3)},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			call := batch.New(3, time.Hour, func(context.Context, []string) ([]string, error) {

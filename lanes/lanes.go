@@ -27,11 +27,11 @@ import (
 	"log/slog"
 	"maps"
 	"reflect"
-	"runtime/debug"
 	"sync"
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/internal/guard"
 )
 
 // Lanes routes each item to the queue of its lane, and runs a Reconciler for each lane.
@@ -208,7 +208,7 @@ func (l *Lanes[T, L]) with(item T, add func(*reconcile.Queue[T])) {
 		}
 	}()
 	if l.Reconciler != nil { // Without one, Run returns an error.
-		found.failure = guard(func() (err error) {
+		found.failure = guard.Call(func() (err error) {
 			found.reconciler, err = l.create(name)
 			return err
 		})
@@ -381,8 +381,8 @@ func (l *Lanes[T, L]) serve(ctx context.Context, name L, lane *lane[T]) {
 		return // The lane is there for the next Run.
 	}
 	if l.Ended != nil {
-		if err := guard(func() error { l.Ended(name); return nil }); err != nil {
-			write(logger, slog.LevelError, "Ended failed", "err", err)
+		if err := guard.Call(func() error { l.Ended(name); return nil }); err != nil {
+			guard.Log(logger, slog.LevelError, "Ended failed", "err", err)
 		}
 	}
 	l.mu.Lock()
@@ -395,7 +395,7 @@ func (l *Lanes[T, L]) runLane(ctx context.Context, name L, lane *lane[T], queue 
 	backoff := reconcile.Backoff(time.Second, 5*time.Minute)
 	for failures := 0; ; {
 		begin := time.Now()
-		err := guard(func() error {
+		err := guard.Call(func() error {
 			r, err := lane.reconciler, lane.failure
 			lane.reconciler, lane.failure = nil, nil
 			if r == nil && err == nil && ctx.Err() == nil {
@@ -421,13 +421,13 @@ func (l *Lanes[T, L]) runLane(ctx context.Context, name L, lane *lane[T], queue 
 		pause, _ := backoff(nil, failures)
 		if failures&(failures-1) == 0 {
 			args := []any{"failures", failures, "next", pause, "err", err}
-			_ = guard(func() error { // The methods of err are code of the user.
+			_ = guard.Call(func() error { // The methods of err are code of the user.
 				if p := (*reconcile.PanicError)(nil); errors.As(err, &p) {
 					args = append(args, "stack", string(p.Stack))
 				}
 				return nil
 			})
-			write(logger, slog.LevelError, "lane failed, to be restarted", args...)
+			guard.Log(logger, slog.LevelError, "lane failed, to be restarted", args...)
 		}
 		select {
 		case <-time.After(pause):
@@ -450,7 +450,7 @@ func (l *Lanes[T, L]) runInTurn(ctx context.Context, lane *lane[T], queue *recon
 		l.mu.Lock()
 		lane.stop = stop
 		l.mu.Unlock()
-		err := guard(func() error { return r.Run(turn) })
+		err := guard.Call(func() error { return r.Run(turn) })
 		stopped := turn.Err() != nil
 		stop()
 		l.mu.Lock()
@@ -558,33 +558,4 @@ func (l *Lanes[T, L]) unparkLocked(lane *lane[T]) {
 		delete(l.parked, lane)
 		lane.next <- struct{}{} // It does not block, because a parked lane has no token.
 	}
-}
-
-// write writes a line. A handler that panics costs no more than the line.
-func write(logger *slog.Logger, level slog.Level, msg string, args ...any) {
-	_ = guard(func() error {
-		logger.Log(context.Background(), level, msg, args...)
-		return nil
-	})
-}
-
-// guard calls f, and makes an error of a panic or a runtime.Goexit in it.
-func guard(f func() error) (err error) {
-	var call sync.WaitGroup
-	call.Go(func() {
-		returned := false
-		defer func() {
-			if !returned {
-				p := &reconcile.PanicError{Value: recover(), Stack: debug.Stack()}
-				if p.Value == nil {
-					p.Value = errors.New("runtime.Goexit called")
-				}
-				err = p
-			}
-		}()
-		err = f()
-		returned = true
-	})
-	call.Wait()
-	return err
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/internal/guard"
 )
 
 // ErrStillRunning is matched by the error of a [Group] that returned before all of its
@@ -274,7 +275,7 @@ func (g *Group) startLocked(m *member) bool {
 	g.members = append(g.members, m)
 	go func() {
 		m.logger = g.logger
-		_ = guard(func() error { m.logger = g.logger.With(m.attr()...); return nil }) // The handler is code of the user.
+		_ = guard.Call(func() error { m.logger = g.logger.With(m.attr()...); return nil }) // The handler is code of the user.
 		g.ended(m, runGuarded(m.runner, reconcile.WithLogger(memberContext{ctx, m}, m.logger), g.ctx))
 	}()
 	return true
@@ -292,7 +293,7 @@ func (m *member) attr() []any {
 }
 
 func (m *member) log(level slog.Level, msg string, args ...any) {
-	logGuarded(m.group.logger, level, msg, append(args, m.attr()...)...)
+	guard.Log(m.group.logger, level, msg, append(args, m.attr()...)...)
 }
 
 // addFeederLocked has g, and the Groups around it, wait for a feeder, and reports whether
@@ -315,7 +316,7 @@ func (g *Group) addFeederLocked(m *member) bool {
 // runGuarded runs r under ctx. It returns nil if r returned nil, or the error of
 // ctx or of around after the end of that context.
 func runGuarded(r reconcile.Runner, ctx, around context.Context) error {
-	return guard(func() error {
+	return guard.Call(func() error {
 		if r == nil {
 			return reconcile.Terminal(errors.New("supervise: Runner is required, and nil"))
 		}
@@ -350,7 +351,7 @@ func (g *Group) ended(m *member, err error) {
 	m.cancel(nil)
 	failure := err
 	if err != nil && m.name != "" {
-		panicked := guard(func() error { failure = fmt.Errorf("%s: %w", m.name, err); return nil })
+		panicked := guard.Call(func() error { failure = fmt.Errorf("%s: %w", m.name, err); return nil })
 		if panicked != nil {
 			failure = fmt.Errorf("%s: %w", m.name, panicked)
 		}
@@ -425,7 +426,7 @@ func (g *Group) EndLast() {}
 // endsLast reports whether r is a Reconciler or a Group, or runs one. An Unwrap that
 // panics leads to none. A Group counts, because its feeders end by themselves.
 func endsLast(r reconcile.Runner) (found bool) {
-	_ = guard(func() error {
+	_ = guard.Call(func() error {
 		for {
 			if _, found = r.(interface{ EndLast() }); found {
 				return nil

@@ -137,13 +137,13 @@ func TestGroupReturnsTheFirstErrorAfterAllMembersEnd(t *testing.T) {
 			func() error { return context.Canceled },
 			func(err error) bool { return errors.Is(err, context.Canceled) },
 		},
-		"panic": {failuresAs("panic"), isPanic},
+		"panic": {record.FailureAs("panic"), record.IsPanic},
 		"Goexit": {
-			failuresAs("Goexit"),
-			func(err error) bool { return isPanic(err) && strings.Contains(err.Error(), "Goexit") },
+			record.FailureAs("Goexit"),
+			func(err error) bool { return record.IsPanic(err) && strings.Contains(err.Error(), "Goexit") },
 		},
-		"panic with error": {failuresAs("error"), func(err error) bool { return isPanic(err) && errors.Is(err, errBoom) }},
-		"panic with nil":   {failuresAs("nil"), isPanic},
+		"panic with error": {record.FailureAs("error"), func(err error) bool { return record.IsPanic(err) && errors.Is(err, errBoom) }},
+		"panic with nil":   {record.FailureAs("nil"), record.IsPanic},
 	} {
 		runBubble(t, name, func(t *testing.T) {
 			j := record.New()
@@ -866,7 +866,7 @@ func TestGroupLeavesNoGoroutineBehind(t *testing.T) {
 					case "a":
 						return slow(ctx)
 					case "b":
-						return failuresAs("Goexit")()
+						return record.FailureAs("Goexit")()
 					}
 					return errBoom
 				},
@@ -882,7 +882,7 @@ func TestGroupLeavesNoGoroutineBehind(t *testing.T) {
 			case "error":
 				g.Add("cause", after(0, errBoom))
 			default:
-				g.Add("cause", reconcile.RunFunc(func(context.Context) error { return failuresAs(how)() }))
+				g.Add("cause", reconcile.RunFunc(func(context.Context) error { return record.FailureAs(how)() }))
 			}
 			if err := run.Wait(); (err == nil) != (how == "ctx") {
 				t.Errorf("Run = %v", err)
@@ -978,7 +978,7 @@ func TestAfterStartsItsRunnerOnceReady(t *testing.T) {
 func TestAfterFailsWhenReadyFails(t *testing.T) {
 	for name, ready := range map[string]func() error{
 		"error": func() error { return errBoom },
-		"panic": failuresAs("error"),
+		"panic": record.FailureAs("error"),
 	} {
 		runBubble(t, name, func(t *testing.T) {
 			g := supervise.Group{Logger: record.Unlogged()}
@@ -1012,6 +1012,29 @@ func TestAfterReturnsNilWhenCtxEndsWhileReadyWaits(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A function that waits for a cache may ignore its context for ever.
+func TestAfterWarnsOfAFunctionThatDoesNotReturn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		book := record.NewLog()
+		ctx := reconcile.WithLogger(t.Context(), book.Logger())
+		hang := make(chan struct{})
+		run := record.LaunchUnder(ctx, t, supervise.After(func(context.Context) error { <-hang; return nil }, neverRuns(t)))
+		time.Sleep(time.Hour)
+		run.Cancel(errEnd)
+		time.Sleep(3 * time.Hour)
+		close(hang)
+		if err := run.Wait(); err != nil {
+			t.Errorf("Run = %v, want nil", err)
+		}
+		var ages []string
+		for _, l := range book.From(slog.LevelInfo) {
+			l.MustSay(t, slog.LevelWarn, nil, "ready has not returned", "the test ends")
+			ages = append(ages, l.Attrs["age"].String())
+		}
+		wantSame(t, "ages", ages, []string{"1h0m0.5s", "2h0m1s"})
+	})
 }
 
 // A try is one run of a Runner that is restarted.
@@ -1049,8 +1072,8 @@ func TestRestartRunsAgainAsThePolicySays(t *testing.T) {
 		"until it ends well": {
 			minutes,
 			[]try{
-				failing, func(context.Context) error { return failuresAs("panic")() },
-				func(context.Context) error { return failuresAs("Goexit")() }, ending,
+				failing, func(context.Context) error { return record.FailureAs("panic")() },
+				func(context.Context) error { return record.FailureAs("Goexit")() }, ending,
 			},
 			nil,
 			[]string{"0s run 1", "1m0s run 2", "3m0s run 3", "6m0s run 4"},
@@ -1152,7 +1175,7 @@ func TestRestartEndsAtOnceWhenCtxIsDone(t *testing.T) {
 func TestRestartContinuesAfterAPanicInsideAnError(t *testing.T) {
 	record.EachFailure(t, func(t *testing.T, name string, end func()) {
 		var typedNil *fs.PathError
-		for _, err := range []error{typedNil, badTree{end}} {
+		for _, err := range []error{typedNil, record.BadTree{End: end}} {
 			j := record.New()
 			book := record.NewLog()
 			g := supervise.Group{Logger: book.Logger()}
@@ -1173,7 +1196,7 @@ func TestRestartContinuesAfterAPanicInsideAnError(t *testing.T) {
 func TestRestartLogsFailuresByTheirCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		book := record.NewLog()
-		panics := func(context.Context) error { return failuresAs("panic")() }
+		panics := func(context.Context) error { return record.FailureAs("panic")() }
 		runs := []try{failing, failing, panics, panics, failing, panics, failing, failsAfter(time.Minute), failing, failing, ending}
 		g := supervise.Group{Logger: book.Logger()}
 		g.Add("watch", supervise.Restart(minutes, tries(record.New(), runs...)))
@@ -1209,7 +1232,7 @@ func TestGroupHandlesPanicsOfItsMembersMethods(t *testing.T) {
 	record.EachFailure(t, func(t *testing.T, name string, end func()) {
 		j := record.New()
 		g := groupOf(waiting(j), unwrapper{member(j, "feeder", time.Second/2, nil), end}, groupOf(unwrapper{after(time.Hour, nil), end}))
-		g.Add("bad", after(time.Minute, badMessage{end}))
+		g.Add("bad", after(time.Minute, record.BadMessage{End: end}))
 		if err := record.Launch(t, g).Wait(); err == nil || !strings.HasPrefix(err.Error(), "bad: ") {
 			t.Errorf("Run = %v, want the failure of the member bad", err)
 		}
@@ -1226,7 +1249,7 @@ func TestGroupCallsNoUserCodeUnderItsLock(t *testing.T) {
 		g.Add("feeder", reconcile.RunFunc(func(ctx context.Context) error {
 			<-ctx.Done()
 			g.Add("late", unwrapper{neverRuns(t), add})
-			return badMessage{add}
+			return record.BadMessage{End: add}
 		}))
 		g.Add("reconciler", waiting(record.New()))
 		run := record.Launch(t, g)

@@ -12,11 +12,13 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/internal/guard"
 )
 
 // After returns a Runner that runs r once ready has returned nil: when caches are synced,
-// a list is primed, this process is the leader. If ready fails, so does the Runner. If ctx
-// is done first, r does not run.
+// a list is primed, this process is the leader. If ready fails or panics, so does the
+// Runner. If ctx is done first, r does not run. A warning says that ready has not returned
+// although ctx is done, again each time its age has doubled.
 func After(ready func(ctx context.Context) error, r reconcile.Runner) reconcile.Runner {
 	return after{ready, r}
 }
@@ -30,7 +32,10 @@ func (a after) Run(ctx context.Context) error {
 	if a.ready == nil || a.Runner == nil {
 		return reconcile.Terminal(errors.New("supervise: After needs a function and a Runner, got nil"))
 	}
-	err := a.ready(ctx)
+	late := func(age time.Duration) {
+		guard.Log(reconcile.Logger(ctx), slog.LevelWarn, "ready has not returned, though its context ended", "age", age, "cause", context.Cause(ctx))
+	}
+	err := guard.Watched(ctx, late, func() error { return a.ready(ctx) })
 	switch {
 	case ctx.Err() != nil && (err == nil || isOwn(ctx, err)):
 		return nil
@@ -77,7 +82,7 @@ func (s restart) Run(ctx context.Context) error {
 		err := runGuarded(s.Runner, ctx, ctx)
 		if err == nil {
 			if ctx.Err() == nil {
-				logGuarded(reconcile.Logger(ctx), slog.LevelInfo, "ended")
+				guard.Log(reconcile.Logger(ctx), slog.LevelInfo, "ended")
 			}
 			return nil
 		}
@@ -91,10 +96,10 @@ func (s restart) Run(ctx context.Context) error {
 		}
 		if failures&(failures-1) == 0 {
 			args := []any{"next", pause, "failures", failures, "err", err}
-			if p := (*reconcile.PanicError)(nil); guard(func() error { errors.As(err, &p); return nil }) == nil && p != nil {
+			if p := (*reconcile.PanicError)(nil); guard.Call(func() error { errors.As(err, &p); return nil }) == nil && p != nil {
 				args = append(args, "stack", string(p.Stack))
 			}
-			logGuarded(reconcile.Logger(ctx), slog.LevelWarn, "runner failed, restarting", args...)
+			guard.Log(reconcile.Logger(ctx), slog.LevelWarn, "runner failed, restarting", args...)
 		}
 		select {
 		case <-time.After(pause):
@@ -109,7 +114,7 @@ func (s restart) Run(ctx context.Context) error {
 // decide classifies a failure. A policy, or a method of the error, that panics is replaced,
 // as with a Reconciler.
 func (s restart) decide(ctx context.Context, failure error, failures int) (pause time.Duration, again bool) {
-	err := guard(func() error {
+	err := guard.Call(func() error {
 		outcome, o := reconcile.Classify(failure, failures, s.policy)
 		pause, again = o.Delay, !o.Done
 		if outcome != reconcile.OutcomeRetrying {
@@ -118,7 +123,7 @@ func (s restart) decide(ctx context.Context, failure error, failures int) (pause
 		return nil
 	})
 	if err != nil {
-		logGuarded(reconcile.Logger(ctx), slog.LevelError, "the retry policy, or a method of the error, panicked; the runner is restarted with the default back-off", "err", err)
+		guard.Log(reconcile.Logger(ctx), slog.LevelError, "the retry policy, or a method of the error, panicked; the runner is restarted with the default back-off", "err", err)
 		return reconcile.DefaultRetry(nil, failures)
 	}
 	return pause, again

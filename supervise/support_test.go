@@ -5,15 +5,12 @@ package supervise_test
 
 import (
 	"context"
-	"errors"
 	"log/slog"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/internal/record"
 )
 
@@ -35,35 +32,10 @@ var (
 	errEnd  = record.ErrEnd
 )
 
-// panicsHere is found in the stack of what it calls.
-func panicsHere(end func()) error {
-	end()
-	return nil
-}
-
-func failuresAs(name string) func() error {
-	return func() error { return panicsHere(record.Failures[name]) }
-}
-
-func isPanic(err error) bool {
-	var p *reconcile.PanicError
-	return errors.As(err, &p) && strings.Contains(string(p.Stack), "panicsHere")
-}
-
-type badTree struct{ end func() }
-
-func (badTree) Error() string { return "bad" }
-
-func (e badTree) Unwrap() error { e.end(); return nil }
-
 // minutes is a policy that tells from a delay how many failures it was told.
 func minutes(_ error, failures int) (time.Duration, bool) {
 	return time.Duration(failures) * time.Minute, true
 }
-
-type badMessage struct{ end func() }
-
-func (e badMessage) Error() string { e.end(); return "" }
 
 // A badHandler is a slog.Handler that ends badly.
 type badHandler struct {

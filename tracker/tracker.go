@@ -50,8 +50,10 @@ type Tracker[T, V comparable] struct {
 	// List yields the existing items, in any order. It may read them page by page: each
 	// item is enqueued before the next one is requested. See [FromMap].
 	//
-	// Its ctx ends one Period after the listing began. An error that it yields makes the
-	// listing incomplete. The item beside the error is ignored; later items count.
+	// Its ctx ends ten Periods after the listing began; see [reconcile.Poller]. An error that
+	// it yields makes the listing incomplete. The item beside the error is ignored; later
+	// items count. If an item is listed twice, its first version counts, and a warning names
+	// it.
 	//
 	// An item that a complete listing lacks is gone. If it only moved to a page that was
 	// read before, the run that follows finds it.
@@ -91,6 +93,7 @@ type Tracker[T, V comparable] struct {
 	resync   time.Time     // when the first listing began; Resync counts from there
 	offered  time.Duration // since then, when the last complete listing began
 	panics   int           // of OnChange
+	twice    int           // in how many listings in a row an item came twice
 }
 
 // A Listed is an item of a listing, and its version.
@@ -224,6 +227,7 @@ func (t *Tracker[T, V]) list(ctx context.Context) error {
 	if t.resync.IsZero() {
 		t.resync = begun
 	}
+	repeated := repeated[T]{}
 	share := share{every: cmp.Or(t.Resync, time.Hour), after: t.offered, upTo: begun.Sub(t.resync)}
 	seq := t.List(ctx)
 	if seq == nil {
@@ -235,12 +239,17 @@ func (t *Tracker[T, V]) list(ctx context.Context) error {
 			break
 		}
 		if err == nil {
-			err = guard(func() error { return t.compare(listed, share) })
+			err = guard(func() error { return t.compare(listed, share, &repeated) })
 		}
 		failed = cmp.Or(failed, err)
 	}
 	if failed == nil && ctx.Err() != nil { // List may have ended because of it
 		failed = context.Cause(ctx)
+	}
+	if repeated.times == 0 {
+		t.twice = 0
+	} else if t.twice++; t.twice&(t.twice-1) == 0 {
+		t.log(slog.LevelWarn, "listing has items twice", "item", repeated.first, "times", repeated.times, "listings", t.twice)
 	}
 	t.peak = max(t.peak, len(t.entries))
 	if failed != nil {
@@ -251,6 +260,12 @@ func (t *Tracker[T, V]) list(ctx context.Context) error {
 	t.accepted = time.Now()
 	t.mu.Unlock()
 	return t.reportVanished(t.gone(), known)
+}
+
+// A repeated counts the items that a listing has already had.
+type repeated[T any] struct {
+	times int
+	first T
 }
 
 // A share is the part of an interval that has passed between two listings.
@@ -285,13 +300,18 @@ func scramble(h uint64) uint64 {
 }
 
 // compare compares one item of a listing with what is known of it.
-func (t *Tracker[T, V]) compare(listed Listed[T, V], share share) error {
+func (t *Tracker[T, V]) compare(listed Listed[T, V], share share, repeated *repeated[T]) error {
 	if listed.Item != listed.Item { // true for a NaN
 		return fmt.Errorf("tracker: listed item %v is not equal to itself", listed.Item)
 	}
 	e := entry[V]{version: listed.Version, listing: t.listing}
 	old, known := t.entries[listed.Item]
 	switch {
+	case known && old.listing == t.listing:
+		if repeated.times++; repeated.times == 1 {
+			repeated.first = listed.Item
+		}
+		return nil
 	case !known:
 		add := t.Queue.Enqueue
 		if !t.complete && !t.inFlight(listed.Item) {

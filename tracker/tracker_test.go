@@ -146,7 +146,7 @@ func TestTrackerReportsTheFirstPageWhileTheLastIsFetched(t *testing.T) {
 // The items in an incomplete listing count, and no item counts as missing from it. Items
 // that it reported are not reported again.
 func TestTrackerFindsNoMissingItemInAnIncompleteListing(t *testing.T) {
-	cut := strings.Repeat("~ ", 11) // until after the context of the listing ended
+	cut := strings.Repeat("~ ", 101) // until after the context of the listing ended
 	for name, part := range map[string]string{
 		"error":            "a2 c1 !",
 		"error in between": "a2 ! c1",
@@ -169,6 +169,24 @@ func TestTrackerFindsNoMissingItemInAnIncompleteListing(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Two pages that overlap list an item twice, with two versions: not an event in each
+// listing, and a line that says so.
+func TestTrackerLogsAnItemThatIsListedTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := record.NewLog()
+		track(t, &letters{Logger: log.Logger(), Name: "pages"}, "a1 b1 a2 b2 a1", "a1 a2 b1", "a1 a2 b1", "a1 b1", "a1 b1 b2").Want(t,
+			"0s appeared a 0 1", "0s offer a", "0s appeared b 0 1", "0s offer b",
+		)
+		var lines []string
+		for _, l := range log.From(slog.LevelWarn) {
+			lines = append(lines, fmt.Sprint(l.Message, " ", l.Attrs["item"], " ", l.Attrs["times"], " ", l.Attrs["tracker"]))
+		}
+		if got, want := strings.Join(lines, "\n"), "listing has items twice a 3 pages\nlisting has items twice a 1 pages\nlisting has items twice b 1 pages"; got != want {
+			t.Errorf("lines\n%s\nwant\n%s", got, want)
+		}
+	})
 }
 
 func TestTrackerOffersUnchangedItemsEachResync(t *testing.T) {
@@ -708,7 +726,10 @@ func (m *model) listing(now time.Duration, listed []tracker.Listed[int, int], co
 	var done []string
 	note := func(verb string, item int) { done = append(done, fmt.Sprint(verb, " ", item)) }
 	offers := m.resync > 0 && now-m.offered >= m.resync
-	for _, l := range listed {
+	for i, l := range listed {
+		if slices.ContainsFunc(listed[:i], func(o tracker.Listed[int, int]) bool { return o.Item == l.Item }) {
+			continue // its first version counts
+		}
 		old, known := m.known[l.Item]
 		switch {
 		case !known:

@@ -241,3 +241,25 @@ func SetDefaultLogger(t *testing.T, b *Log) {
 
 // Unlogged is a Logger for tests that do not look at the log.
 func Unlogged() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+
+// FailureAs returns a function that fails in the way of Failures with that name.
+func FailureAs(name string) func() error {
+	return func() error { return panicsHere(Failures[name]) }
+}
+
+// IsPanic reports whether err is of a call that FailureAs or EachFailure made.
+func IsPanic(err error) bool {
+	var p *reconcile.PanicError
+	return errors.As(err, &p) && strings.Contains(string(p.Stack), "panicsHere")
+}
+
+// A BadTree is an error that ends badly when it is unwrapped, and a BadMessage when it is
+// printed.
+type (
+	BadTree    struct{ End func() }
+	BadMessage struct{ End func() }
+)
+
+func (BadTree) Error() string      { return "bad" }
+func (e BadTree) Unwrap() error    { e.End(); return nil }
+func (e BadMessage) Error() string { e.End(); return "" }

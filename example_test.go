@@ -97,57 +97,6 @@ func ExampleQueue() {
 	// taken: bucket/logs
 }
 
-// An event brings a run forward, unless it is held.
-func ExampleQueue_EnqueueWithin() {
-	q := reconcile.NewQueue[string]()
-	q.EnqueueWithin("polled", time.Hour)   // in an hour at the latest
-	q.EnqueueAfter("throttled", time.Hour) // in an hour and not before
-	q.Enqueue("polled")
-	q.Enqueue("throttled")
-	fmt.Println(q.State("polled").Phase, q.State("throttled").Phase)
-
-	q.EnqueueNow("throttled") // an operator insists
-	fmt.Println(q.State("polled").Phase, q.State("throttled").Phase)
-	// Output:
-	// ready waiting
-	// ready ready
-}
-
-// A job that runs once: it enqueues all there is, waits until that is done, with
-// all retries, and ends.
-func ExampleQueue_WaitIdle() {
-	queue := reconcile.NewQueue[string]()
-	failed := false
-	r := reconcile.Reconciler[string]{
-		Queue: queue,
-		Reconcile: func(_ context.Context, bucket string) error {
-			if bucket == "photos" && !failed {
-				failed = true
-				return fmt.Errorf("server is busy")
-			}
-			fmt.Println("tidied up", bucket)
-			return nil
-		},
-		Retry:  reconcile.Backoff(time.Millisecond, time.Second),
-		Logger: slog.New(slog.DiscardHandler),
-	}
-	for _, bucket := range []string{"photos", "logs"} {
-		queue.Enqueue(bucket)
-	}
-	ctx, end := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { r.Run(ctx) })
-
-	err := queue.WaitIdle(context.Background())
-	end()
-	running.Wait()
-	fmt.Println(err)
-	// Output:
-	// tidied up logs
-	// tidied up photos
-	// <nil>
-}
-
 // A Reconciler works until its context is done, or as here until its queue is
 // closed and empty.
 func ExampleReconciler() {

@@ -61,6 +61,9 @@ type Env[T comparable] struct {
 	wanted bool       // there was a Want
 	calls  map[string]int
 	faults map[call]fault // that did not happen yet
+
+	instant time.Duration // since the Env began
+	runs    map[T]int     // that began at that instant
 }
 
 // A call is the nth one of op since the start.
@@ -78,7 +81,8 @@ type fault struct {
 // Run calls play in a bubble, with the t of that bubble. When play returns, Run ends
 // everything that play started, and waits for it. The test fails if play called
 // [Env.Want] and the journal has lines that no Want has compared, or if a call that
-// [Env.Fail] planned never came.
+// [Env.Fail] planned never came. It fails, too, if an item runs more than a thousand times
+// at one instant; the item is then held until the end.
 func Run[T comparable](t *testing.T, play func(t *testing.T, env *Env[T])) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -169,6 +173,10 @@ func (env *Env[T]) Watch(r *reconcile.Reconciler[T]) *reconcile.Reconciler[T] {
 		watched.Reconcile = func(ctx context.Context, item T) error {
 			if env.plan == nil {
 				env.synchronize()
+				if env.isHot(item) {
+					<-ctx.Done()
+					return ctx.Err()
+				}
 			} else if !env.plan.begin(item) {
 				return nil
 			}
@@ -186,6 +194,24 @@ func (env *Env[T]) Watch(r *reconcile.Reconciler[T]) *reconcile.Reconciler[T] {
 		}
 	}
 	return &watched
+}
+
+// hotRuns is how often an item may run at one instant.
+const hotRuns = 1000
+
+// isHot reports whether an item is in a hot loop, which fails the test once. While it
+// goes on, the clock of the test stands still.
+func (env *Env[T]) isHot(item T) bool {
+	env.mu.Lock()
+	defer env.mu.Unlock()
+	if now := time.Since(env.begun); env.instant != now || env.runs == nil {
+		env.instant, env.runs = now, make(map[T]int)
+	}
+	if env.runs[item]++; env.runs[item] <= hotRuns {
+		return false
+	}
+	env.errorf("hot loop: %v ran %d times at %v, and asks for its next run at once; it is held until the end", item, hotRuns, env.instant)
+	return true
 }
 
 // Go runs a poller, a feeder, a group or another Runner until the end of the test. An

@@ -42,6 +42,27 @@ func mustFail(t *testing.T, got []string, want ...string) {
 	}
 }
 
+// A function that asks for its next run at once, for ever, would never let the clock go on.
+func TestHotLoopFails(t *testing.T) {
+	runs := 0
+	got := failures(t, func(env *Env[string]) {
+		env.Start(&reconcile.Reconciler[string]{Reconcile: func(_ context.Context, item string) error {
+			if runs++; runs > 5000 && item == "cert" {
+				return nil // or this test would not end without what it tests
+			}
+			if item == "steps" && runs < 900 {
+				return reconcile.RequeueWithin(0) // the steps of a piece of work
+			}
+			return map[string]error{"cert": reconcile.RequeueWithin(0)}[item]
+		}})
+		env.Event("steps")
+		env.Advance(time.Second)
+		env.Event("cert")
+		env.Advance(time.Minute)
+	})
+	mustFail(t, got, "hot loop: cert ran 1000 times at 1s, and asks for its next run at once; it is held until the end")
+}
+
 func TestEachOutcomeIsALine(t *testing.T) {
 	Run(t, func(t *testing.T, env *Env[string]) {
 		env.Start(&reconcile.Reconciler[string]{

@@ -49,7 +49,7 @@ type RequeueOptions struct {
 	Err     error // the failure, which counts one; nil resets the count
 	Recheck bool  // in sync: the next run is only a recheck; ignored if MinDelay or Err is set
 	Reason  error // why a run is scheduled; kept for State if Err and Recheck are not set
-	Done    bool  // no next run, as Queue.Done; Err is then the failure that is not retried, and MinDelay still applies to a run that was asked for
+	Done    bool  // schedules no run, and resets the count; Err is then the failure that is not retried; MinDelay delays a run that was asked for
 	Aborted bool  // as if it had not run: the item is ready, its count of failures kept, and all other fields are ignored
 }
 

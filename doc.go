@@ -26,8 +26,8 @@
 // # Three distinctions
 //
 //   - Event or observation? [Queue.Enqueue] reports an event, which is never lost: if the
-//     item is in flight, it runs again. [Queue.Offer] reports that the item exists. It is
-//     ignored if the item is in flight or has a next run that is more than a recheck.
+//     item is in flight, it runs again. [Queue.Offer] reports that the item exists. It runs
+//     an item that is unknown or waits only for a recheck, and does nothing otherwise.
 //   - Not before, or at the latest? After [RequeueAfter] no event starts the item sooner.
 //     After [RequeueWithin] an event starts it at once.
 //   - In progress, or in sync? RequeueWithin says that the work goes on, [RecheckWithin]
@@ -37,15 +37,26 @@
 //
 //	during a run                    the item runs again when this run has ended
 //	  that returns RequeueAfter(d)  d after the end of this run
-//	  that fails                    a second after its end, or after the delay if that is less
+//	  that fails and is retried     a second after its end, or after the delay if that is less
+//	    with HoldRetries            at the end of the back-off
+//	  that fails and is not         a second after its end
 //	during a back-off               at once, but not within a second of the failure
 //	  with HoldRetries              at the end of the back-off
 //	after RequeueAfter(d)           when d has passed
 //	after RequeueWithin, a recheck  at once
 //
-// A success, a recheck and a scheduled run reset the back-off, because they reset the count
-// of failures. So does the end of the entry: after Terminal, or after the policy says no.
-// [Queue.EnqueueNow] runs the item at once in all of these cases.
+// [Queue.EnqueueNow] ignores all of these delays.
+//
+// The count of failures, and so the back-off, begins anew after nil, RecheckWithin,
+// RequeueAfter, RequeueWithin and a failure that is not retried, also if an event came
+// meanwhile, and after Remove of an item that is not in flight. An event, EnqueueNow and an
+// aborted run keep it.
+//
+// # Shutdown
+//
+// Close drains the queue: stop the feeders, call [Queue.Close], and wait for Run. To stop
+// sooner, cancel the ctx of Run: runs in flight have their Grace, and ready items stay in the
+// queue.
 //
 // # State table
 //
@@ -90,8 +101,9 @@
 //     order holds within each of two lines, and at least one of every n runs is for an item
 //     of the background.
 //  4. After RequeueAfter(d), no run starts within d, even if another step of the run failed.
-//     Exceptions: EnqueueNow; Remove; an event during the run, if the queue is closed. After
-//     RequeueWithin(d), the item is ready after d at the latest.
+//     Exceptions: EnqueueNow; an Enqueue after Remove, which forgets d; and, once the queue
+//     is closed, an event during the run. After RequeueWithin(d), the item is ready after d
+//     at the latest.
 //  5. No worker is idle while an item is ready, unless Admit blocks it.
 //  6. If your function panics or calls runtime.Goexit, only that item fails.
 //  7. A run that is cut short returns its item to the queue, ready for another Run.

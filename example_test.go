@@ -229,14 +229,6 @@ func answer(err error) {
 	}
 }
 
-// An operation is running. It is asked about in a while, or as soon as an event
-// says that it is done.
-func ExampleRequeueWithin() {
-	answer(fmt.Errorf("being made: %w", reconcile.RequeueWithin(15*time.Second)))
-	// Output:
-	// requeued: being made: requeue within 15s, next in 15s
-}
-
 // Somebody else owns the name. Trying again does not help.
 func ExampleTerminal() {
 	taken := errors.New("name is taken")
@@ -246,15 +238,6 @@ func ExampleTerminal() {
 	// Output:
 	// terminal_error: name is taken, next in 0s
 	// true true
-}
-
-func ExampleRequeueError() {
-	err := fmt.Errorf("being made: %w", reconcile.RequeueWithin(time.Minute))
-	if plan := (reconcile.RequeueError{}); errors.As(err, &plan) {
-		fmt.Println(plan.Delay, plan.MinDelay)
-	}
-	// Output:
-	// 1m0s 0s
 }
 
 // A policy of one's own, for one kind of error.

@@ -46,8 +46,8 @@ import (
 // field is missing or out of its range, and an error after its runs if the queue or Admit
 // cannot go on. It may be called again, and several times at once.
 //
-// After ctx is done, a run that fails is aborted: its item is ready again, with its failures
-// as they were. Any other run counts as usual. A warning names the item of a run that has
+// After ctx is done, a run that fails is aborted, also by Terminal: its item is ready again,
+// with its failures as they were. Any other run counts as usual. A warning names the item of a run that has
 // not returned although its context has ended, again each time its age has doubled.
 //
 // A panic in OnResult, Retry, the done function of Admit, or a handler of the Logger is

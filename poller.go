@@ -27,7 +27,8 @@ import (
 type Poller[T comparable] struct {
 	Queue Enqueuer[T] // is offered each item that GetItems returns
 
-	// GetItems lists the items. Its ctx ends ten Periods after the poll began. If it returns
+	// GetItems lists the items. Its ctx ends when that of Run does, and ten Periods after the
+	// poll began at the latest. If it returns
 	// items and an error, the items are offered, and the error is logged. It is not called
 	// again before it has returned. Run warns if it has not returned although its ctx has
 	// ended, again each time its age has doubled.
@@ -105,11 +106,9 @@ const triggerGap = time.Second
 // was. Each call has a timer of its own, because the channel of a timer that is used
 // again may hold an old tick with GODEBUG=asynctimerchan=1.
 func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) (woken bool) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-	case <-timer.C:
+	case <-time.After(d):
 	case <-wake:
 		return true
 	}

@@ -136,7 +136,8 @@ func (q *Queue[T]) EnqueueNow(item T) { q.add(item, askNow, 0) }
 func (q *Queue[T]) Offer(item T) { q.add(item, askOffer, 0) }
 
 // Remove cancels the next run of the item, and reports whether there was one. It never stops
-// a run in flight. If there is none, the count of failures ends too.
+// a run in flight. If the item is not in flight, its count of failures and its NotBefore end
+// too: a later Enqueue starts it at once.
 func (q *Queue[T]) Remove(item T) bool {
 	hash := q.hash(item)
 	q.lock()
@@ -175,9 +176,10 @@ func (q *Queue[T]) RequeueAfter(item T, d time.Duration) {
 	q.Requeue(item, RequeueOptions{Delay: d, MinDelay: d})
 }
 
-// Close ends the queue: it accepts no more items, and drops the next runs that are not due
-// yet, also those of items in flight. What is ready can still be taken, and what is ready
-// next once it is given back. Then Dequeue returns [ErrClosed]. Closing twice is allowed.
+// Close ends the queue. It accepts no more items, and drops the next runs that are not due
+// yet. Ready items can still be taken. So can items in flight, once they are given back, if
+// an event came during the run or the run asks to go on at once. Then Dequeue returns
+// [ErrClosed]. Closing twice is allowed.
 func (q *Queue[T]) Close() {
 	q.lock()
 	defer q.unlock()

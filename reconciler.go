@@ -41,7 +41,7 @@ type Reconciler[T comparable] struct {
 	Workers int    // the number of concurrent runs; 0 means 1
 
 	// Timeout ends the context of a run that takes longer, with [ErrTimeout] as its cause; 0
-	// means no timeout. Run warns of a run that does not return then. It says nothing of a
+	// means no timeout. The wait in Admit does not count. Run warns of a run that does not return then. It says nothing of a
 	// run that hangs without a Timeout.
 	Timeout time.Duration
 
@@ -54,9 +54,9 @@ type Reconciler[T comparable] struct {
 	Retry RetryPolicy
 
 	// HoldRetries keeps events from shortening a back-off; an Offer never does. Without it an
-	// event runs a failed item one second after the failure, or after its delay if that is
-	// less. Set it if Reconcile writes each failure into a record of its own, and gets that
-	// write back as an event: otherwise the item runs once a second.
+	// event starts a failed item at once, but not within a second of the failure. Set it if
+	// Reconcile writes each failure into a record of its own, and gets that write back as an
+	// event: otherwise the item runs once a second. It does nothing after [Terminal].
 	HoldRetries bool
 
 	// OnResult is called after each run, by its worker, before the item is given back. So the
@@ -118,7 +118,7 @@ type Result[T comparable] struct {
 	Outcome  Outcome
 	Err      error         // what Reconcile returned, a *PanicError, or nil
 	Failures int           // in a row, this one included; of an aborted run those before it
-	Next     time.Duration // until the next run, if one is scheduled
+	Next     time.Duration // until the next run that the outcome schedules; an event during the run is not counted
 	Waited   time.Duration // ready in the queue (0 if that is not a *Queue), and then for Admit
 	Duration time.Duration
 }

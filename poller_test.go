@@ -100,18 +100,16 @@ func TestPollerPollsAtOnceAndFromStartToStart(t *testing.T) {
 func TestPollerPollsNeverOverlapAndASlowOneLeavesAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		busy := false
-		starts := polls(t, &reconcile.Poller[string]{Period: 10 * time.Second}, 70*time.Second, func(n int) ([]string, error) {
+		starts := polls(t, &reconcile.Poller[string]{Period: 10 * time.Second}, 80*time.Second, func(n int) ([]string, error) {
 			if busy {
 				t.Error("two polls at once")
 			}
 			busy = true
 			defer func() { busy = false }()
-			if n <= 2 {
-				time.Sleep(13 * time.Second)
-			}
+			time.Sleep([]time.Duration{13 * time.Second, 13 * time.Second, 0, 10 * time.Second, 0, 0}[n-1])
 			return nil, nil
 		})
-		wantStarts(t, starts, 0, 23*time.Second, 46*time.Second, 56*time.Second, 66*time.Second)
+		wantStarts(t, starts, 0, 23*time.Second, 46*time.Second, 56*time.Second, 76*time.Second)
 	})
 }
 

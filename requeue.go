@@ -235,8 +235,11 @@ func (a *answer) add(err error, terminal bool) {
 	}
 	switch {
 	case !requeue && (panicked || !errors.As(err, &r)):
-		terminal = terminal || !panicked && errors.Is(err, ErrTerminal)
-		a.failed, a.terminal = a.failed || !terminal, a.terminal || terminal
+		if terminal || !panicked && errors.Is(err, ErrTerminal) {
+			a.terminal = true
+		} else {
+			a.failed = true
+		}
 	case r.isRecheck():
 		if r.Delay > 0 && (!a.rechecked || r.Delay < a.recheck) {
 			a.rechecked, a.recheck = true, r.Delay

@@ -37,8 +37,6 @@ type (
 	sequence = iter.Seq2[tracker.Listed[string, int], error]
 )
 
-var _ reconcile.Runner = (*letters)(nil)
-
 // A journal is an Enqueuer that notes its calls.
 type journal[T comparable] struct{ *record.Journal }
 

@@ -53,11 +53,9 @@ func (l *watchers) remove(w *watcher) bool {
 }
 
 func (l *watchers) set(i uint32, all []*watcher) {
-	(*l)[i] = all
 	if len(all) > 0 {
-		return
-	}
-	if delete(*l, i); len(*l) == 0 {
+		(*l)[i] = all
+	} else if delete(*l, i); len(*l) == 0 {
 		*l = nil
 	}
 }
@@ -65,11 +63,7 @@ func (l *watchers) set(i uint32, all []*watcher) {
 // notify notifies and removes all watchers of an entry; err is why its item is not
 // retried.
 func (l *watchers) notify(i uint32, err error) {
-	all := (*l)[i]
-	if len(all) == 0 {
-		return
-	}
-	for _, w := range all {
+	for _, w := range (*l)[i] {
 		w.err = err
 		w.waiter.notifyLocked()
 	}

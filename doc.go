@@ -71,15 +71,17 @@
 //	               none       ready  within 2h  recheck 2h  retry 1s–2h  held 2h
 //	Offer          ready      –      –          ready       –            –
 //	Enqueue        ready      –      ready      ready       held 1s      –
-//	EnqueueAfter   held 1h    –      held 1h    held 1h     held 1h      –
-//	EnqueueWithin  within 1h  –      within 1h  within 1h   retry 1s–1h  –
+//	After 1h       held 1h    –      held 1h    held 1h     held 1h      –
+//	Within 1h      within 1h  –      within 1h  within 1h   retry 1s–1h  –
 //	EnqueueNow     ready      –      ready      ready       ready        ready
+//	Remove         –          none   none       none        none         none
+//	Close          –          –      none       none        none         none
 //
 //	in flight, and next:     none         ready    within 2h    held 2h  now
 //	Offer                    –            –        –            –        –
 //	Enqueue                  ready        –        ready        –        –
-//	EnqueueAfter             held 1h      –        held 1h      –        –
-//	EnqueueWithin            within 1h    –        within 1h    –        –
+//	EnqueueAfter 1h          held 1h      –        held 1h      –        –
+//	EnqueueWithin 1h         within 1h    –        within 1h    –        –
 //	EnqueueNow               now          now      now          now      –
 //	Done                     none         ready    within 2h    held 2h  ready
 //	Done, MinDelay 1s        none         held 1s  retry 1s–2h  held 2h  ready
@@ -87,6 +89,9 @@
 //	Requeue 3h, Recheck      recheck 3h   ready    within 2h    held 2h  ready
 //	Requeue 3h, MinDelay 1s  retry 1s–3h  held 1s  retry 1s–2h  held 2h  ready
 //	Requeue 3h, MinDelay 3h  held 3h      held 3h  held 3h      held 3h  ready
+//	Requeue, Aborted         ready        ready    ready        ready    ready
+//	Remove                   –            none     none         none     none
+//	Close                    –            –        none         none     –
 //
 // A dash changes neither time. Every verb makes a recheck more than a recheck.
 //
@@ -101,9 +106,9 @@
 //     order holds within each of two lines, and at least one of every n runs is for an item
 //     of the background.
 //  4. After RequeueAfter(d), no run starts within d, even if another step of the run failed.
-//     Exceptions: EnqueueNow; an Enqueue after Remove, which forgets d; and, once the queue
-//     is closed, an event during the run. After RequeueWithin(d), the item is ready after d
-//     at the latest.
+//     Exceptions: EnqueueNow; an Enqueue after Remove, which forgets d; a run that is
+//     aborted; and, once the queue is closed, an event during the run. After RequeueWithin(d)
+//     alone, the item is ready after d at the latest.
 //  5. No worker is idle while an item is ready, unless Admit blocks it.
 //  6. If your function panics or calls runtime.Goexit, only that item fails.
 //  7. A run that is cut short returns its item to the queue, ready for another Run.

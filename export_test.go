@@ -212,12 +212,12 @@ func (s *store[T]) check() error {
 		}
 		withRoom[n] = true
 	}
-	empty := 0
+	empty, unallocated := 0, 0
 	for n := range s.chunks {
 		c := &s.chunks[n]
 		if c.entries == nil {
-			if c.used&^used[n] != 0 || !withRoom[uint32(n)] {
-				return fmt.Errorf("chunk %d has no memory, and is used by %x, or is not in withRoom", n, c.used)
+			if unallocated++; c.used != 0 {
+				return fmt.Errorf("chunk %d is unallocated, and used by %x", n, c.used)
 			}
 			continue
 		}
@@ -238,8 +238,8 @@ func (s *store[T]) check() error {
 			}
 		}
 	}
-	if empty != s.empty || empty > maxEmpty {
-		return fmt.Errorf("%d chunks are empty, the count says %d", empty, s.empty)
+	if empty != s.empty || empty > maxEmpty || unallocated != len(s.unallocated) {
+		return fmt.Errorf("%d chunks are empty and %d unallocated, counts say %d and %d", empty, unallocated, s.empty, len(s.unallocated))
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ import (
 //	starting    logs the start                                     Logger
 //	running     calls Reconcile                                    Lease, Reconcile
 //	deciding    decides what becomes of the item                   Retry, methods of the error
-//	leaving     says how the run went to what Admit returned       done
+//	releasing   says how the run went to what Admit returned       done
 //	reporting   logs the outcome                                   Logger
 //	notifying   calls OnResult                                     OnResult
 //
@@ -46,13 +46,13 @@ import (
 // field is missing or out of its range, and an error after its runs if the queue or Admit
 // cannot go on. It may be called again, and several times at once.
 //
-// After ctx is done, a run that fails is aborted, also by Terminal: its item is ready again,
-// with its failures as they were. Any other run counts as usual. A warning names the item of a run that has
+// After ctx is done, a run that returns a failure is aborted, also by Terminal: its item is
+// ready again, with its failures as they were. Any other run counts as usual. A warning names the item of a run that has
 // not returned although its context has ended, again each time its age has doubled.
 //
 // A panic in OnResult, Retry, the done function of Admit, or a handler of the Logger is
-// logged, and the item is given back as decided before it. What was still to be called after
-// that run is skipped. If Retry panics, DefaultRetry decides.
+// logged, and the item is given back as decided before it. The lines and the OnResult that
+// were still to come in that run are skipped. If Retry panics, DefaultRetry decides.
 func (r *Reconciler[T]) Run(ctx context.Context) error {
 	l, err := newLoop(ctx, r)
 	if err != nil {

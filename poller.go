@@ -126,7 +126,7 @@ func (p *Poller[T]) poll(ctx context.Context, logger *slog.Logger, name []any) e
 	}
 	return guardWatched(ctx, late, func() error {
 		items, err := p.GetItems(ctx)
-		if err != nil && context.Cause(ctx) == errSlowPoll {
+		if err != nil && context.Cause(ctx) == errSlowPoll && !errors.Is(err, errSlowPoll) {
 			err = fmt.Errorf("%w: %w", errSlowPoll, err)
 		}
 		var first error // panic of an Offer

@@ -933,8 +933,20 @@ func TestQueueAllocatesNothing(t *testing.T) {
 	taken := func(q *queue) { q.Enqueue("x"); take(q) }
 	other := func(q *queue) { q.EnqueueAfter("other", time.Hour) }
 	for name, path := range map[string]struct{ setup, cycle func(q *queue) }{
-		"Enqueue, Dequeue, Done":           {nothing, func(q *queue) { q.Enqueue("x"); take(q); q.Done("x") }},
-		"EnqueueNow, Dequeue, Done":        {nothing, func(q *queue) { q.EnqueueNow("x"); take(q); q.Done("x") }},
+		"Enqueue, Dequeue, Done":    {nothing, func(q *queue) { q.Enqueue("x"); take(q); q.Done("x") }},
+		"EnqueueNow, Dequeue, Done": {nothing, func(q *queue) { q.EnqueueNow("x"); take(q); q.Done("x") }},
+		"after a burst": {
+			func(q *queue) {
+				for i := range 1000 {
+					q.Enqueue(fmt.Sprint(i))
+				}
+				for range 1000 {
+					item, _ := q.Dequeue(ctx)
+					q.Done(item)
+				}
+			},
+			func(q *queue) { q.Enqueue("x"); take(q); q.Done("x") },
+		},
 		"Offer, Remove":                    {nothing, func(q *queue) { q.Offer("x"); q.Remove("x") }},
 		"Enqueue of a queued item":         {func(q *queue) { q.Enqueue("x") }, func(q *queue) { q.Enqueue("x") }},
 		"Enqueue of a held item":           {func(q *queue) { q.EnqueueAfter("x", time.Hour) }, func(q *queue) { q.Enqueue("x") }},

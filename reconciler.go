@@ -42,7 +42,7 @@ type Reconciler[T comparable] struct {
 
 	// Timeout ends the context of a run that takes longer, with [ErrTimeout] as its cause; 0
 	// means no timeout. The wait in Admit does not count. Run warns of a run that does not return then. It says nothing of a
-	// run that hangs without a Timeout.
+	// run that hangs without a Timeout, until ctx is done.
 	Timeout time.Duration
 
 	// Grace is the time for which runs in flight may continue once ctx is done, before Run

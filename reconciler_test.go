@@ -242,6 +242,7 @@ var outcomes = []outcomeCase{
 	{name: "within, in the past", err: reconcile.RequeueWithin(-time.Hour), outcome: reconcile.OutcomeRequeued, next: time.Second},
 	{name: "after, in the past", err: reconcile.RequeueAfter(-time.Hour), outcome: reconcile.OutcomeRequeued, next: time.Second, held: true},
 	{name: "a value in the past", err: reconcile.RequeueError{Delay: -1}, outcome: reconcile.OutcomeRequeued, next: time.Second},
+	{name: "a MinDelay in the past", err: reconcile.RequeueError{MinDelay: -time.Minute}, outcome: reconcile.OutcomeRequeued, next: time.Second},
 	{name: "a recheck without a time", err: reconcile.RequeueError{Recheck: true}, outcome: reconcile.OutcomeSucceeded},
 	{name: "joined: rechecks without a time, and with one", err: errors.Join(reconcile.RequeueError{Delay: -1, Recheck: true}, reconcile.RecheckWithin(time.Hour)), outcome: reconcile.OutcomeSucceeded, next: time.Hour},
 	{name: "joined: in the past, beside a recheck", err: errors.Join(reconcile.RecheckWithin(time.Hour), reconcile.RequeueError{Delay: -1}), outcome: reconcile.OutcomeRequeued, next: time.Second, reason: true},

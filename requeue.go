@@ -64,7 +64,7 @@ func RecheckWithin(d time.Duration) error {
 // A RequeueError is the error of [RequeueAfter], [RequeueWithin] and [RecheckWithin].
 type RequeueError struct {
 	Delay    time.Duration // the next run starts after Delay at the latest; below zero means one second
-	MinDelay time.Duration // no event starts it sooner; a Delay that is less counts as MinDelay
+	MinDelay time.Duration // no event starts it sooner; a Delay that is less counts as MinDelay; below zero as Delay
 	Recheck  bool          // in sync: the next run is only a recheck, and none if Delay is zero or less; ignored if MinDelay is more than 0
 }
 
@@ -107,10 +107,12 @@ func (e terminalError) Is(target error) bool { return target == ErrTerminal }
 // item is given back. [Reconciler] does the same. Failures are those in a row, this one
 // included. A nil retry means [DefaultRetry]. The first line that applies decides:
 //
-//	nil                         OutcomeSucceeded, Done
-//	wraps a RequeueError        OutcomeRequeued; for a recheck OutcomeSucceeded
-//	matches ErrTerminal         OutcomeTerminal, Done
-//	any other, a *PanicError    OutcomeRetrying, or OutcomeGaveUp and Done: retry decides
+//	nil                   OutcomeSucceeded, Done
+//	wraps a RequeueError  OutcomeRequeued; for a recheck OutcomeSucceeded
+//	matches ErrTerminal   OutcomeTerminal, Done
+//	any other             OutcomeRetrying, or OutcomeGaveUp and Done: retry decides
+//
+// What the Value of a *PanicError wraps does not count.
 //
 // A failure that is retried has a MinDelay of one second, or of its delay if that is less.
 // A failure that is not retried has a MinDelay of one second. A delay of retry below zero
@@ -150,6 +152,9 @@ type answer struct {
 
 // succeeded reports whether no step failed.
 func (a answer) succeeded() bool { return !a.failed && !a.terminal }
+
+// isTerminal reports whether a step failed, and none that failed may be retried.
+func (a answer) isTerminal() bool { return a.terminal && !a.failed }
 
 func (a answer) classify(err error, failures int, retry RetryPolicy) (Outcome, RequeueOptions) {
 	if a.succeeded() {
@@ -245,7 +250,7 @@ func (a *answer) add(err error, terminal bool) {
 			a.rechecked, a.recheck = true, r.Delay
 		}
 	default:
-		if delay := max(notPast(r.Delay), r.MinDelay); !a.scheduled || delay < a.run.Delay {
+		if delay := max(notPast(r.Delay), notPast(r.MinDelay)); !a.scheduled || delay < a.run.Delay {
 			a.run.Delay = delay
 		}
 		a.run.MinDelay = max(a.run.MinDelay, r.MinDelay)

@@ -69,11 +69,12 @@ func (e *entry[T]) setNotBefore(r nextRun) {
 // A store holds the entries. Each has an index, which stays the same as long as
 // the entry is used; 0 is the index of none. The zero store is empty.
 type store[T comparable] struct {
-	parts    [partCount]part // the hash table
-	chunks   []chunk[T]
-	withRoom []uint32 // chunks that may have room; all that have room are among them
-	empty    int      // chunks with memory and without entries in use
-	count    int      // entries in use
+	parts       [partCount]part // the hash table
+	chunks      []chunk[T]
+	withRoom    []uint32 // chunks that may have room; all that have room are among them
+	unallocated []uint32 // chunks without memory
+	empty       int      // chunks with memory and without entries in use
+	count       int      // entries in use
 }
 
 // find returns the index and the entry of an item, or 0 and nil.
@@ -199,7 +200,7 @@ const (
 
 // A chunk holds chunkLen entries, which never move.
 type chunk[T comparable] struct {
-	entries *[chunkLen]entry[T] // nil if the chunk has no memory
+	entries *[chunkLen]entry[T] // nil if the chunk is unallocated
 	used    uint32              // a bit for each entry in use
 	listed  bool                // in store.withRoom
 }
@@ -220,26 +221,34 @@ func (s *store[T]) peek(i uint32) *entry[T] {
 
 // allocate returns the index of a free entry, which is zero.
 func (s *store[T]) allocate() uint32 {
-	for {
-		if len(s.withRoom) == 0 {
-			s.withRoom = append(s.withRoom, uint32(len(s.chunks)))
-			s.chunks = append(s.chunks, chunk[T]{listed: true})
-			s.chunks[0].used |= 1 // the entry of index 0 is never used
-		}
+	for len(s.withRoom) > 0 {
 		n := s.withRoom[len(s.withRoom)-1]
 		c := &s.chunks[n]
-		if free := bits.TrailingZeros32(^c.used); free < chunkLen {
-			if c.entries == nil {
-				c.entries = new([chunkLen]entry[T])
-			} else if c.used == 0 {
+		if c.entries != nil && c.used != 1<<chunkLen-1 {
+			if c.used == 0 {
 				s.empty--
 			}
+			free := bits.TrailingZeros32(^c.used)
 			c.used |= 1 << free
 			return n*chunkSpan + uint32(free)
 		}
 		c.listed = false
 		s.withRoom = s.withRoom[:len(s.withRoom)-1]
 	}
+	fresh := chunk[T]{entries: new([chunkLen]entry[T]), used: 1, listed: true}
+	if len(s.chunks) == 0 {
+		fresh.used = 3 // the first entry is that of index 0, and never used
+	}
+	n := uint32(len(s.chunks))
+	if v := len(s.unallocated); v > 0 {
+		n = s.unallocated[v-1]
+		s.unallocated = s.unallocated[:v-1]
+		s.chunks[n] = fresh
+	} else {
+		s.chunks = append(s.chunks, fresh)
+	}
+	s.withRoom = append(s.withRoom, n)
+	return n*chunkSpan + uint32(bits.Len32(fresh.used)-1)
 }
 
 // free takes back an entry.
@@ -257,6 +266,7 @@ func (s *store[T]) free(i uint32) {
 		s.empty++
 	default:
 		c.entries = nil
+		s.unallocated = append(s.unallocated, n)
 	}
 }
 

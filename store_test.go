@@ -139,14 +139,8 @@ func TestStoreUsesChunksAgain(t *testing.T) {
 	}
 	want := func(when string, all, empty, unallocated int) {
 		t.Helper()
-		without := 0
-		for n := range s.chunks {
-			if s.chunks[n].entries == nil {
-				without++
-			}
-		}
-		if len(s.chunks) != all || s.empty != empty || without != unallocated {
-			t.Errorf("%s: %d chunks, %d empty, %d unallocated, want %d, %d, %d", when, len(s.chunks), s.empty, without, all, empty, unallocated)
+		if len(s.chunks) != all || s.empty != empty || len(s.unallocated) != unallocated {
+			t.Errorf("%s: %d chunks, %d empty, %d unallocated, want %d, %d, %d", when, len(s.chunks), s.empty, len(s.unallocated), all, empty, unallocated)
 		}
 		if err := s.check(); err != nil {
 			t.Errorf("%s: %v", when, err)

@@ -20,7 +20,6 @@ import (
 //
 // Do not call it in a run of the same queue: it would wait for that run too.
 func (q *Queue[T]) EnqueueAndWait(ctx context.Context, items ...T) error {
-	q.mustBeMade()
 	w := &waiter{remaining: 1 + len(items), done: make(chan struct{})} // 1 until all are enqueued
 	watchers := make([]watcher, len(items))
 	hashes := make([]uint32, len(items))
@@ -52,7 +51,7 @@ func (q *Queue[T]) EnqueueAndWait(ctx context.Context, items ...T) error {
 	for n := range watchers {
 		if err := watchers[n].err; err != nil {
 			if notRetried++; notRetried <= maxErrors {
-				errs = append(errs, fmt.Errorf("item %v: %w", items[n], unscheduled{err}))
+				errs = append(errs, fmt.Errorf("item %v: %w", items[n], unscheduled{err, answerOf(err).isTerminal()}))
 			}
 		}
 	}
@@ -94,18 +93,28 @@ func (q *Queue[T]) giveUpWaiting(ctx context.Context, items []T, watchers []watc
 			err = fmt.Errorf("%w, after %d failures in a row", err, l.state.Failures)
 		}
 		if l.state.Err != nil {
-			err = fmt.Errorf("%w: %w", err, unscheduled{l.state.Err})
+			err = fmt.Errorf("%w: %w", err, unscheduled{l.state.Err, false})
 		}
 	}
 	return err
 }
 
 // An unscheduled error hides each RequeueError in an error. It scheduled the item, and
-// not the caller, which may be a run of another queue and return the error.
-type unscheduled struct{ err error }
+// not the caller, which may be a run of another queue and return the error. It matches
+// ErrTerminal only if the item was not retried because of that.
+type unscheduled struct {
+	err      error
+	terminal bool
+}
 
-func (e unscheduled) Error() string        { return e.err.Error() }
-func (e unscheduled) Is(target error) bool { return errors.Is(e.err, target) }
+func (e unscheduled) Error() string { return e.err.Error() }
+
+func (e unscheduled) Is(target error) bool {
+	if target == ErrTerminal {
+		return e.terminal
+	}
+	return errors.Is(e.err, target)
+}
 
 func (e unscheduled) As(target any) bool {
 	_, requeue := target.(*RequeueError)

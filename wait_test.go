@@ -394,6 +394,8 @@ func TestEnqueueAndWaitSchedulesNoRunOfItsCaller(t *testing.T) {
 	for _, o := range []reconcile.RequeueOptions{
 		{Delay: time.Hour, Reason: fmt.Errorf("%w: %w", boom, reconcile.RequeueAfter(time.Hour))},
 		{Delay: time.Hour, Err: errors.Join(boom, reconcile.RequeueAfter(time.Hour))},
+		{Delay: time.Hour, Err: errors.Join(boom, reconcile.Terminal(errBoom))},
+		{Delay: time.Hour, Err: &reconcile.PanicError{Value: reconcile.Terminal(boom)}},
 	} {
 		for _, closed := range []bool{false, true} {
 			inBubble(t, func(t *testing.T, q *reconcile.Queue[string]) {

@@ -174,8 +174,8 @@ func (env *Env[T]) Watch(r *reconcile.Reconciler[T]) *reconcile.Reconciler[T] {
 			if env.plan == nil {
 				env.synchronize()
 				if env.isHot(item) {
-					<-ctx.Done()
-					return ctx.Err()
+					<-env.ctx.Done()
+					return env.ctx.Err()
 				}
 			} else if !env.plan.begin(item) {
 				return nil

@@ -46,7 +46,7 @@ func mustFail(t *testing.T, got []string, want ...string) {
 func TestHotLoopFails(t *testing.T) {
 	runs := 0
 	got := failures(t, func(env *Env[string]) {
-		env.Start(&reconcile.Reconciler[string]{Reconcile: func(_ context.Context, item string) error {
+		env.Start(&reconcile.Reconciler[string]{Timeout: 10 * time.Second, Reconcile: func(_ context.Context, item string) error {
 			if runs++; runs > 5000 && item == "cert" {
 				return nil // or this test would not end without what it tests
 			}

@@ -38,8 +38,9 @@ var ErrStillRunning = errors.New("supervise: members still running")
 // done. Each Reconciler has its whole Grace if ShutdownTimeout is at least Grace plus one
 // second. Items that are still queued stay in their queues.
 //
-// A member counts as a Reconciler if it is one, if it is a Group that has one, or if its
-// Unwrap method leads to one, as those of After and Restart do. A RunFunc never does.
+// A member counts as a Reconciler if it has the method EndLast, or if its Unwrap method leads
+// to one that has it, as those of After and Restart do. A Group has it, because its own
+// feeders end with those around. A RunFunc never has.
 //
 // The zero Group is ready. Its methods may be called from any goroutine. The exported
 // fields must not be changed while Run goes on.
@@ -79,8 +80,11 @@ type Group struct {
 // feedersTime is how long the Reconcilers wait for feeders that have to end.
 const feedersTime = time.Second
 
-// memberKey is the key of the *member that a context belongs to.
-type memberKey struct{}
+// memberKey and nameKey are keys of the *member that a context belongs to.
+type (
+	memberKey struct{}
+	nameKey   struct{}
+)
 
 // OutsideOfRuns hides the member from the runs of a Reconciler: a Group in a run ends with
 // the run, and not with the Group around.
@@ -104,7 +108,7 @@ type memberContext struct {
 }
 
 func (c memberContext) Value(key any) any {
-	if key == (memberKey{}) {
+	if key == (memberKey{}) || key == (nameKey{}) {
 		return c.member
 	}
 	if v := c.Context.Value(key); v != nil { // Package context finds its own there.
@@ -114,8 +118,8 @@ func (c memberContext) Value(key any) any {
 }
 
 // Add adds a member, before Run or while Run goes on. After Run has returned, the member
-// never runs. A member that is added while the group ends runs only if it is a Reconciler,
-// and only until the contexts of the other Reconcilers end.
+// never runs. A member that is added after ctx is done runs only if it is a Reconciler, and
+// only until the contexts of the other Reconcilers end. After a member failed, none runs.
 //
 // Stop ends that member alone and waits for it; before Run it takes it out of
 // the group. It may be called again, and from any goroutine except those that the
@@ -163,7 +167,7 @@ func without(members []*member, m *member) []*member {
 // If members have not returned when ShutdownTimeout is over, Run returns all the
 // same. Its error matches [ErrStillRunning], names those members, and is joined
 // with the error of the member that failed first, if one did. By then the
-// contexts of all members have ended, also those of the Reconcilers.
+// contexts of its members have ended. Those of a Group inside may last a second longer.
 //
 // The contexts of the members carry the values of ctx, but not its deadline,
 // because they end one after the other. Each has ended once its member has
@@ -232,15 +236,18 @@ func (g *Group) Run(ctx context.Context) error {
 // Group around has begun to end.
 func (g *Group) begin(ctx context.Context) error {
 	done := ctx.Err() != nil
-	logger, path := cmp.Or(g.Logger, reconcile.Logger(ctx)), ""
+	logger, path := reconcile.Logger(ctx), ""
 	var around *Group
 	parent := context.Background() // The members end one after the other, so not all of them when ctx does.
-	if outer, ok := ctx.Value(memberKey{}).(*member); ok {
-		around, parent = outer.group, outer.group.feeding
-		if path = outer.path(); logger == outer.logger {
-			logger = around.logger
-		}
+	nested, _ := ctx.Value(memberKey{}).(*member)
+	if nested != nil {
+		around, parent = nested.group, nested.group.feeding
 	}
+	outer, _ := ctx.Value(nameKey{}).(*member)
+	if outer != nil && (g.Logger != nil || outer != nested || logger == outer.logger) { // else the logger is one of WithLogger
+		logger, path = outer.group.logger, outer.path()
+	}
+	logger = cmp.Or(g.Logger, logger)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.started {

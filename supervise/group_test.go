@@ -822,8 +822,8 @@ func TestGroupContextsCarryTheLoggerOfTheMember(t *testing.T) {
 		"without a name":                    "book false <nil> <nil>",
 		"without any name":                  "book false <nil> <nil>",
 		"run":                               "book true reconciler buckets",
-		"in a group in a run":               "book true disk buckets",
-		"in a group with a logger in a run": "other true disk <nil>",
+		"in a group in a run":               "book true reconciler/disk <nil>",
+		"in a group with a logger in a run": "other true reconciler/disk <nil>",
 		"without a logger":                  "fallback true feeder <nil>",
 		"elsewhere":                         "fallback false <nil> <nil>",
 	}
@@ -1112,14 +1112,15 @@ func TestRestartRunsAgainAsThePolicySays(t *testing.T) {
 			errBoom,
 			[]string{"0s run 1", "1s run 2", "12s run 3", "13s run 4"},
 		},
-		"a scheduled run, after a second at least": {
-			minutes,
+		"a RequeueError is a failure as any other": {
+			reconcile.RetryPolicy(minutes).Limit(2),
 			[]try{
 				func(context.Context) error { return fmt.Errorf("no: %w", reconcile.RequeueAfter(time.Hour)) },
-				func(context.Context) error { return reconcile.RequeueWithin(0) }, ending,
+				func(context.Context) error { return errors.Join(errBoom, reconcile.RequeueWithin(0)) },
+				func(context.Context) error { return last },
 			},
-			nil,
-			[]string{"0s run 1", "1h0m0s run 2", "1h0m1s run 3"},
+			last,
+			[]string{"0s run 1", "1m0s run 2", "3m0s run 3"},
 		},
 		"as after a run of a minute": {
 			reconcile.RetryPolicy(minutes).Limit(2),

@@ -59,8 +59,8 @@ func (a after) Ready() func(ctx context.Context) error { return a.ready }
 //     wrong field is, or when ctx is done and r failed for another reason.
 //
 // The error is classified by [reconcile.Classify], which also replaces a delay below zero
-// and, from the second failure on, a delay of zero. If it schedules a run, r runs after that
-// delay, but not within a second.
+// and, from the second failure on, a delay of zero. An error that wraps a RequeueError is a
+// failure as any other.
 //
 // The count of failures, by which p decides, begins anew after a run that lasted a minute,
 // or ten times as long as the pause before it; a pause of zero counts as a second. So a
@@ -116,10 +116,10 @@ func (s restart) Run(ctx context.Context) error {
 func (s restart) decide(ctx context.Context, failure error, failures int) (pause time.Duration, again bool) {
 	err := guard.Call(func() error {
 		outcome, o := reconcile.Classify(failure, failures, s.policy)
-		pause, again = o.Delay, !o.Done
-		if outcome != reconcile.OutcomeRetrying {
-			pause = max(pause, time.Second)
+		if !outcome.Failed() && o.Err == nil { // It wraps a RequeueError. A Runner schedules nothing: that is a failure as any other.
+			outcome, o = reconcile.Classify(struct{ error }{failure}, failures, s.policy)
 		}
+		pause, again = o.Delay, outcome == reconcile.OutcomeRetrying
 		return nil
 	})
 	if err != nil {

@@ -433,13 +433,13 @@ func (m *Mutex) Lock() {
 	m.held.Store(true)
 }
 
-// Unlock unlocks.
 // TryLock is Lock: a thread that has to wait is not scheduled before it gets the lock.
 func (m *Mutex) TryLock() bool {
 	m.Lock()
 	return true
 }
 
+// Unlock unlocks.
 func (m *Mutex) Unlock() {
 	m.held.Store(false)
 	m.mu.Unlock()

@@ -92,6 +92,7 @@ func run(ctx context.Context, o options, fake *cloud.Fake, stdout io.Writer) err
 	c := &controller.Controller{Cloud: fake, Patience: time.Second}
 	assets := c.Set(queue)
 	assets.Name, assets.Period, assets.Jitter, assets.Resync = "assets", 5*time.Second, 0.1, time.Minute
+	assets.DeleteAfter = -1 // a valid file is complete
 	if !o.watch && o.http == "" {
 		assets.Resync = -1 // it ends when all is in sync
 	}

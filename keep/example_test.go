@@ -91,10 +91,10 @@ func Example() {
 
 // ExampleSet_Plan shows a plan, applies it, and then finds an empty file.
 func ExampleSet_Plan() {
-	wanted := map[string]server{"web": {Size: "m"}, "db": {Absent: true}, "new": {Size: "s"}}
+	desired := map[string]server{"web": {Size: "m"}, "db": {Absent: true}, "new": {Size: "s"}}
 	cloud := &provider{machines: map[string]machine{"web": {"i-web", "s"}, "db": {"i-db", "l"}}}
 	servers := &keep.Set[string, server, machine]{
-		Desired: func(context.Context) (map[string]server, error) { return wanted, nil },
+		Desired: func(context.Context) (map[string]server, error) { return desired, nil },
 		Actual:  cloud.list,
 		InSync:  func(s server, m machine) bool { return s.Size == m.Size },
 		Ensure:  cloud.ensure,
@@ -103,16 +103,17 @@ func ExampleSet_Plan() {
 	}
 	ctx := context.Background()
 	plan, _ := servers.Plan(ctx)
-	fmt.Print(plan)
+	fmt.Println(plan)
 	fmt.Println("applied:", servers.Apply(ctx, nil))
 
-	wanted = nil
+	desired = nil
 	err := servers.Apply(ctx, nil)
 	fmt.Println(err, errors.Is(err, keep.ErrTooMany))
 	// Output:
 	// + new
 	// ~ web
 	// - db
+	// 1 to create, 1 to update, 1 to delete
 	// ensure new
 	// ensure web
 	// delete i-db

@@ -16,23 +16,24 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/reconkernel/reconcile"
 )
 
 // known is what the listings have shown. A pair of listings makes a new one, and its maps
-// are not changed afterwards, except for unseen.
+// are not changed afterwards, except for runs.
 type known[K comparable, D, A any] struct {
 	desired    map[K]D          // of the last complete listing; nil if there was none
 	before     map[K]D          // the same, also if an earlier Run listed it: what differs now is an event
 	actual     map[K]A          // the same
 	listed     bool             // the last pair has listed Actual
 	complete   bool             // and Desired, and Run or Apply goes on
-	todo       map[K]int        // desired and missing, or not in sync: in how many listings of Actual, with the same values
-	unseen     map[K]int        // those of todo that no run has ensured since, nor is ensuring; changed by Reconcile
+	late       bool             // the listing in progress has not returned, though its context ended
+	ready      bool             // there was a complete pair, or Actual has failed for too long
+	todo       map[K]bool       // desired and missing, or not in sync: whether that is new, or a value has changed
 	surplus    map[K]surplus[D] // existing, and not desired or Absent
+	runs       map[K]run        // of the keys of todo and surplus; Reconcile changes it
 	rejection  error            // of the last complete pair: nil or a *Rejection[K]
 	rejectedAt time.Time        // when the first of those in a row ended
 	acceptedAt time.Time        // when the last pair that was complete and not rejected ended, or Run began
@@ -45,43 +46,69 @@ type known[K comparable, D, A any] struct {
 
 // surplus is an existing thing that is to be deleted, in time.
 type surplus[D any] struct {
-	absent    bool      // Desired lists it, as Absent
+	absent    bool      // Desired lists it, as Absent, and no operator has to accept that
 	since     time.Time // when the first complete pair ended that says so, as each one after it; zero if none does
+	agreed    time.Time // the same of the accepted pairs
 	confirmed bool      // a pair that began long enough after that says so too
 	allowed   bool      // an accepted pair says so, or an operator
 	last      D         // its last desired state
 	keeps     bool      // which is to be kept until it is allowed
 }
 
+// A run is the last run of a key that is out of sync or surplus.
+type run struct {
+	state    runState
+	listings int // of Actual, with the same values, since a run has succeeded or failed
+}
+
+type runState uint8
+
+const (
+	pending runState = iota // there was none since the values changed, or it did nothing yet
+	running
+	succeeded
+	failed
+)
+
+// offered reports whether a listing offers the key. A key that stays out of sync or surplus
+// although it had a run is offered by one listing of four; the first one may be stale.
+func (r run) offered() bool {
+	return r.state < succeeded || r.listings%4 == 3 || r.state == succeeded && r.listings < 2
+}
+
 var (
 	errNothing    = errors.New("keep: nothing to delete")
-	errNotListed  = errors.New("keep: the desired things have not been listed yet")
+	errNotListed  = errors.New("keep: the desired and the actual things have not been listed yet")
 	errIncomplete = errors.New("keep: the last pair of listings was not complete")
+	errLate       = errors.New("keep: a listing has not returned, though its context ended")
 	errTooSoon    = errors.New("keep: it is not desired, and further complete listings must confirm that")
+	errUnlisted   = errors.New("keep: Lookup says that it is not desired, and the next listings must say so too")
 )
 
 // blocked returns nil if a thing may be deleted now, and otherwise the reason. The numbers
 // are those of the conditions in the doc of Set. Lookup, if there is one, is asked by
 // Reconcile.
-func (k *known[K, D, A]) blocked(key K, hasLookup bool) error {
+func (k *known[K, D, A]) blocked(key K) error {
 	thing, ok := k.surplus[key]
 	switch {
-	case k.desired == nil:
+	case !k.ready: // 2
 		return errNotListed
 	case !ok: // 1
 		return errNothing
 	case !thing.allowed && !thing.absent: // 4
 		return cmp.Or(k.rejection, errIncomplete)
-	case !thing.confirmed && (thing.absent || !hasLookup): // 3
+	case !thing.confirmed: // 3
 		return errTooSoon
+	case k.late: // 5
+		return errLate
 	case !k.complete: // 2
 		return errIncomplete
 	}
 	return nil
 }
 
-// wanted returns the desired state of a key, and whether the thing is desired.
-func (k *known[K, D, A]) wanted(key K) (desired D, ok bool) {
+// lastDesired returns the desired state of a key, and whether the thing is desired.
+func (k *known[K, D, A]) lastDesired(key K) (desired D, ok bool) {
 	if desired, ok = k.desired[key]; ok {
 		return desired, true
 	}
@@ -92,9 +119,8 @@ func (k *known[K, D, A]) wanted(key K) (desired D, ok bool) {
 // A pair of listings makes what is known next of what was known.
 type pair[K comparable, D, A any] struct {
 	*Set[K, D, A]
+	how          how[K]
 	old, next    known[K, D, A]
-	accept       map[K]struct{} // may be deleted, says an operator
-	gap          time.Duration  // the least time between two pairs that say that a thing is Absent
 	begun, ended time.Time
 
 	stay   int   // existing things that are desired
@@ -103,12 +129,20 @@ type pair[K comparable, D, A any] struct {
 	panic  error // the first of these
 }
 
+// how Run, Plan and Apply list.
+type how[K comparable] struct {
+	accepted map[K]struct{} // may be deleted, says an operator
+	gap      time.Duration  // the least time between two pairs that say that a thing is Absent
+	late     func()         // called when a listing outlives its context
+	logger   *slog.Logger
+}
+
 // list lists both sides and returns what is known then. The error is that of a listing.
-func (s *Set[K, D, A]) list(ctx context.Context, old known[K, D, A], accept map[K]struct{}, gap time.Duration) (known[K, D, A], error) {
-	p := pair[K, D, A]{Set: s, old: old, next: old, accept: accept, gap: gap, begun: time.Now()}
+func (s *Set[K, D, A]) list(ctx context.Context, old known[K, D, A], how how[K]) (known[K, D, A], error) {
+	p := pair[K, D, A]{Set: s, how: how, old: old, next: old, begun: time.Now()}
 	var errActual, errDesired error
-	p.next.actual, errActual = listOne(ctx, 10*s.Period, "Actual", s.Actual, old.actual) // 1: before Desired
-	p.next.desired, errDesired = listOne(ctx, 10*s.Period, "Desired", s.Desired, old.desired)
+	p.next.actual, errActual = listOne(ctx, "Actual", s.Actual, old.actual, 10*s.Period, p.watch) // 1: before Desired
+	p.next.desired, errDesired = listOne(ctx, "Desired", s.Desired, old.desired, 10*s.Period, p.watch)
 	p.ended = time.Now()
 	if errDesired == nil {
 		p.next.before = p.next.desired
@@ -117,20 +151,21 @@ func (s *Set[K, D, A]) list(ctx context.Context, old known[K, D, A], accept map[
 	p.next.complete = errActual == nil && errDesired == nil // 2
 	p.next.start = cmp.Or(old.start, p.begun)
 	p.next.swept = p.begun.Sub(p.next.start)
-	if err := alone(func() error { p.compare(); return nil }); err != nil { // 2: a Goexit of Absent or InSync
+	p.next.ready = old.ready || p.next.complete || p.next.desired != nil && p.next.swept >= 5*s.Period
+	if err := alone(func() error { p.compare(); return nil }, nil); err != nil { // 2: a Goexit of Absent or InSync
 		old.listed, old.complete = false, false
 		return old, fmt.Errorf("keep: Set.Absent or Set.InSync: %w", err)
 	}
 	if p.next.complete {
-		p.acceptOrReject()
+		p.confirm(p.acceptOrReject())
 	}
 	p.count()
-	_ = alone(func() error { p.log(cmp.Or(s.Logger, reconcile.Logger(ctx))); return nil })
+	p.logFaults()
 	return p.next, errors.Join(errActual, errDesired)
 }
 
 // listOne returns a copy of a complete listing, or the old one and an error.
-func listOne[K comparable, V any](ctx context.Context, limit time.Duration, name string, list func(context.Context) (map[K]V, error), old map[K]V) (map[K]V, error) {
+func listOne[K comparable, V any](ctx context.Context, name string, list func(context.Context) (map[K]V, error), old map[K]V, limit time.Duration, watch func(context.Context, string, <-chan struct{})) (map[K]V, error) {
 	if limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, limit, fmt.Errorf("it took ten Periods, %v", limit))
@@ -146,19 +181,51 @@ func listOne[K comparable, V any](ctx context.Context, limit time.Duration, name
 			all[key] = value
 		}
 		return cmp.Or(err, context.Cause(ctx)) // 2: a loop over pages may have ended because of ctx
-	})
+	}, func(ended <-chan struct{}) { watch(ctx, name, ended) })
 	if err != nil {
 		return old, fmt.Errorf("keep: Set.%s: %w", name, err)
 	}
 	return all, nil
 }
 
+// watch waits for a listing. If it does not return when its context ends, nothing is
+// deleted, and watch warns after a second, and again each time the age has doubled.
+func (p *pair[K, D, A]) watch(ctx context.Context, name string, ended <-chan struct{}) {
+	begun := time.Now()
+	select {
+	case <-ended:
+		return
+	case <-ctx.Done():
+		p.how.late() // 5
+	}
+	for pause := time.Second; ; pause = time.Since(begun) {
+		select {
+		case <-ended:
+			return
+		case <-time.After(pause):
+			log(p.how.logger, slog.LevelWarn, "listing has not returned, though its context ended", "set", p.Name, "listing", name, "for", time.Since(begun))
+		}
+	}
+}
+
+// log logs a line. If the handler panics or calls Goexit, only the line is lost.
+func log(logger *slog.Logger, level slog.Level, msg string, args ...any) {
+	_ = alone(func() error { logger.Log(context.Background(), level, msg, args...); return nil }, nil)
+}
+
 // alone calls f in a goroutine, and makes an error of a panic or a runtime.Goexit in it.
-func alone(f func() error) error {
+// Meanwhile it calls watch, unless that is nil.
+func alone(f func() error, watch func(ended <-chan struct{})) error {
 	err := errors.New("runtime.Goexit called")
-	var call sync.WaitGroup
-	call.Go(func() { err = try(f) })
-	call.Wait()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		err = try(f)
+	}()
+	if watch != nil {
+		watch(ended)
+	}
+	<-ended
 	return err
 }
 
@@ -174,7 +241,7 @@ func try(f func() error) (err error) {
 
 // compare compares the two sides, key by key.
 func (p *pair[K, D, A]) compare() {
-	p.next.todo, p.next.surplus = map[K]int{}, map[K]surplus[D]{}
+	p.next.todo, p.next.surplus, p.next.runs = map[K]bool{}, map[K]surplus[D]{}, map[K]run{}
 	for key := range p.next.desired {
 		p.compareOne(key)
 	}
@@ -188,15 +255,15 @@ func (p *pair[K, D, A]) compare() {
 
 // compareOne compares one key. A panic of Absent or InSync concerns this key alone.
 func (p *pair[K, D, A]) compareOne(key K) {
-	ensure := false
+	ensure, leaves := false, false
 	err := try(func() error {
 		desired, listed := p.next.desired[key]
 		actual, exists := p.next.actual[key]
 		absent := listed && p.absent(desired)
-		if exists && (absent || !listed) {
+		if leaves = exists && (absent || !listed); leaves {
 			thing := p.leaving(key, absent)
 			p.next.surplus[key] = thing
-			if !absent && !thing.allowed {
+			if !thing.absent && !thing.allowed {
 				p.newly = append(p.newly, key)
 			}
 			desired, listed = thing.last, thing.keeps && !thing.allowed
@@ -211,14 +278,20 @@ func (p *pair[K, D, A]) compareOne(key K) {
 		p.panics++
 		p.panic = cmp.Or(p.panic, fmt.Errorf("keep: Set.Absent or Set.InSync of %v: %w", key, err))
 	}
+	if !ensure && !leaves {
+		return
+	}
+	last, same := p.old.runs[key], p.same(key)
+	switch {
+	case !same:
+		last = run{}
+	case p.next.listed && last.state >= succeeded:
+		last.listings++
+	}
+	p.next.runs[key] = last
 	if ensure {
-		p.next.todo[key] = max(1, p.old.todo[key])
-		if p.next.listed {
-			p.next.todo[key] = 1
-			if p.same(key) {
-				p.next.todo[key] = p.old.todo[key] + 1
-			}
-		}
+		_, was := p.old.todo[key]
+		p.next.todo[key] = !same || !was
 	}
 }
 
@@ -228,68 +301,83 @@ func (p *pair[K, D, A]) inSync(key K, desired D, actual A) bool {
 	if p.InSync != nil {
 		return p.InSync(desired, actual)
 	}
-	_, unseen := p.old.unseen[key] // its item was in flight, for example, and the queue has ignored the Offer
-	return p.same(key) && !unseen
+	last, known := p.old.runs[key]
+	return p.same(key) && (!known || last.state == running || last.state == succeeded)
 }
 
 // same reports whether the last pair has shown the same values of a key.
 func (p *pair[K, D, A]) same(key K) bool {
-	desired, _ := p.next.wanted(key)
-	oldDesired, _ := p.old.wanted(key)
+	desired, is := p.next.lastDesired(key)
+	oldDesired, was := p.old.lastDesired(key)
 	actual, exists := p.next.actual[key]
 	oldActual, existed := p.old.actual[key]
-	return exists == existed && reflect.DeepEqual(oldDesired, desired) && reflect.DeepEqual(oldActual, actual)
+	return is == was && exists == existed && reflect.DeepEqual(oldDesired, desired) && reflect.DeepEqual(oldActual, actual)
 }
 
 // leaving returns what is known of an existing thing that is Absent, or not desired.
 func (p *pair[K, D, A]) leaving(key K, absent bool) surplus[D] {
 	thing, was := p.old.surplus[key]
-	switch {
-	case !was:
+	if !was {
 		thing.last, thing.keeps = p.old.desired[key]
 		thing.keeps = thing.keeps && !p.absent(thing.last)
-	case thing.absent != absent, absent && !p.next.complete: // from the beginning
+	}
+	if absent {
+		thing.last, thing.keeps = p.next.desired[key], false
+	}
+	absent = absent && p.MaxDeleted >= 0                               // 4: else an operator accepts each deletion
+	if was && (thing.absent != absent || absent && !p.next.complete) { // from the beginning
 		thing = surplus[D]{last: thing.last}
 	}
-	after := p.deleteAfter()
-	if absent {
-		thing.last, after = p.next.desired[key], p.gap
-	}
-	if p.next.complete {
-		thing.confirmed = thing.confirmed || after < 0 || !thing.since.IsZero() && p.begun.Sub(thing.since) >= after
-		thing.since = cmp.Or(thing.since, p.ended)
-	}
-	_, accepted := p.accept[key]
+	_, accepted := p.how.accepted[key]
 	thing.absent, thing.allowed = absent, thing.allowed || accepted
 	return thing
+}
+
+// confirm notes for how long the complete pairs have lacked each surplus thing.
+func (p *pair[K, D, A]) confirm(accepted bool) {
+	for key, thing := range p.next.surplus {
+		from, after, counts := thing.agreed, p.deleteAfter(), accepted // 3: rejected pairs do not count
+		if _, ok := p.how.accepted[key]; ok {
+			from, counts = thing.since, true // an operator says that they were right
+		}
+		if thing.absent {
+			from, after, counts = thing.since, p.how.gap, true
+		}
+		if counts && (after < 0 || !from.IsZero() && p.begun.Sub(from) >= after) {
+			thing.confirmed = true
+		}
+		thing.since = cmp.Or(thing.since, p.ended)
+		if accepted {
+			thing.agreed = cmp.Or(thing.agreed, p.ended)
+			thing.allowed = thing.allowed || !thing.absent
+		}
+		p.next.surplus[key] = thing
+	}
 }
 
 func (s *Set[K, D, A]) deleteAfter() time.Duration {
 	return cmp.Or(s.DeleteAfter, 5*s.Period, 5*time.Minute)
 }
 
-// acceptOrReject accepts a complete pair, or rejects it because too many things are newly surplus.
-func (p *pair[K, D, A]) acceptOrReject() {
+// acceptOrReject accepts a complete pair, or rejects it because too many things are newly
+// surplus, and reports whether it accepts it.
+func (p *pair[K, D, A]) acceptOrReject() bool {
 	part := cmp.Or(p.MaxDeleted, 0.1)
 	limit := max(1, int(math.Ceil(part*float64(len(p.next.actual))-1e-6))) // 0.28 of 25 is 7, and a little more in binary
-	if p.stay == 0 && part < 1 {
+	if p.stay == 0 && part < 1 || part < 0 {
 		limit = 0
 	}
 	if len(p.newly) <= limit { // 4
-		for _, key := range p.newly {
-			thing := p.next.surplus[key]
-			thing.allowed = true
-			p.next.surplus[key] = thing
-		}
 		p.next.rejection, p.next.rejectedAt, p.next.rejections = nil, time.Time{}, 0
 		p.next.acceptedAt = p.ended
-		return
+		return true
 	}
 	p.next.rejectedAt = cmp.Or(p.old.rejectedAt, p.ended)
 	p.next.rejections++
 	if old, ok := p.old.rejection.(*Rejection[K]); !ok || !slices.Equal(old.Keys, p.newly) { // the same one is no news for its items
 		p.next.rejection = &Rejection[K]{Keys: p.newly}
 	}
+	return false
 }
 
 // count counts what the pair has shown.
@@ -311,16 +399,16 @@ func (p *pair[K, D, A]) count() {
 	}
 }
 
-// log logs a rejection, and panics, when their number in a row has doubled.
-func (p *pair[K, D, A]) log(logger *slog.Logger) {
+// logFaults logs a rejection, and panics, when their number in a row has doubled.
+func (p *pair[K, D, A]) logFaults() {
 	if p.next.panics++; p.panics == 0 {
 		p.next.panics = 0
 	}
 	if n := p.next.rejections; n > p.old.rejections && n&(n-1) == 0 {
-		logger.Error("listings rejected, nothing that is newly surplus is deleted", "set", p.Name, "err", p.next.rejection, "rejections", n)
+		log(p.how.logger, slog.LevelError, "listings rejected, nothing that is newly surplus is deleted", "set", p.Name, "err", p.next.rejection, "rejections", n)
 	}
 	if n := p.next.panics; n > 0 && n&(n-1) == 0 {
-		logger.Error("panic while comparing the listings", "set", p.Name, "err", p.panic, "keys", p.panics, "listings", n)
+		log(p.how.logger, slog.LevelError, "panic while comparing the listings", "set", p.Name, "err", p.panic, "keys", p.panics, "listings", n)
 	}
 }
 
@@ -328,81 +416,81 @@ func (s *Set[K, D, A]) snapshot() (known[K, D, A], map[K]struct{}) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	k := s.known
-	k.unseen = maps.Clone(k.unseen)
+	k.runs = maps.Clone(k.runs)
 	return k, maps.Clone(s.accepted)
 }
 
-// commit makes next known.
-func (s *Set[K, D, A]) commit(next known[K, D, A]) {
+// commit makes next known, which was made of old.
+func (s *Set[K, D, A]) commit(old, next known[K, D, A]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	unseen := maps.Clone(next.todo)
-	for key := range s.known.unseen {
-		if _, was := next.unseen[key]; !was { // its run has failed since the listing began
-			unseen[key] = 1
+	next.runs = maps.Clone(next.runs)
+	for key, last := range s.known.runs {
+		if !next.todo[key] && (last.state == running || last != old.runs[key]) { // it has changed since the listing began
+			next.runs[key] = last
 		}
 	}
 	s.known = next
-	s.known.unseen = unseen
 	maps.DeleteFunc(s.accepted, func(key K, _ struct{}) bool {
 		thing, ok := next.surplus[key]
 		return !ok || thing.absent
 	})
+	maps.DeleteFunc(s.deleted, func(_ K, at time.Time) bool { return time.Since(at) > time.Hour })
 }
 
 // enqueue enqueues what has changed, and returns what is to be offered.
-func (s *Set[K, D, A]) enqueue(old, next known[K, D, A]) (observed []K, err error) {
+func (s *Set[K, D, A]) enqueue(queue reconcile.Enqueuer[K], old, next known[K, D, A]) (observed []K, err error) {
 	events := s.woken(next)
 	if old.before != nil && next.desired != nil {
 		for key, desired := range next.desired {
-			if before, was := old.before[key]; !was || !reflect.DeepEqual(before, desired) {
-				events = append(events, key)
+			before, was := old.before[key]
+			if !next.inSync(key) && (!was || !reflect.DeepEqual(before, desired)) {
+				events[key] = struct{}{}
 			}
 		}
 		for key := range old.before {
 			if _, ok := next.desired[key]; !ok {
-				events = append(events, key)
+				events[key] = struct{}{}
 			}
 		}
 	}
-	isEvent := make(map[K]struct{}, len(events))
-	for _, key := range sortKeys(events) {
-		errQueue := try(func() error { s.Queue.Enqueue(key); return nil })
-		if errQueue == nil {
-			isEvent[key] = struct{}{}
-		} else {
+	for _, key := range sortKeys(slices.Collect(maps.Keys(events))) {
+		if errQueue := try(func() error { queue.Enqueue(key); return nil }); errQueue != nil {
+			delete(events, key)
 			err = cmp.Or(err, fmt.Errorf("keep: Set.Queue: enqueuing %v: %w", key, errQueue)) // the first, because there may be one for each key
 		}
 	}
-	if next.desired != nil && (next.listed || old.desired == nil) { // else Actual shows what it has shown before
-		for key, n := range next.todo {
-			if n <= 2 || n%4 == 0 { // What stays out of sync after it was ensured may be a stale listing.
-				observed = append(observed, key)
-			}
-		}
-		observed = slices.AppendSeq(observed, maps.Keys(next.surplus))
-	}
-	for key := range next.desired {
-		if s.turn(key, old.swept, next.swept) {
+	offer := func(key K, now bool) {
+		if _, event := events[key]; now && next.ready && !event { // the run of an event may have ended by now
 			observed = append(observed, key)
 		}
 	}
-	observed = slices.DeleteFunc(observed, func(key K) bool { // its run may have ended by now
-		_, ok := isEvent[key]
-		return ok
-	})
+	for key, last := range next.runs {
+		offer(key, last.offered() && (next.listed || !old.ready)) // else Actual shows what it has shown before
+	}
+	for key := range next.desired {
+		offer(key, s.turn(key, old.swept, next.swept) && (next.inSync(key) || !next.listed))
+	}
 	return sortKeys(observed), err
+}
+
+// inSync reports whether a thing exists and is as it is desired.
+func (k *known[K, D, A]) inSync(key K) bool {
+	_, exists := k.actual[key]
+	_, ensure := k.todo[key]
+	_, leaves := k.surplus[key]
+	return exists && !ensure && !leaves
 }
 
 // woken returns the keys whose items wait, and have to know more: the reason has ended or
 // is another one, or the thing is not in sync any more.
-func (s *Set[K, D, A]) woken(next known[K, D, A]) (keys []K) {
+func (s *Set[K, D, A]) woken(next known[K, D, A]) map[K]struct{} {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
+	keys := map[K]struct{}{}
 	for key, reason := range s.waiting {
-		drifted := next.listed && next.todo[key] == 1
-		if drifted || next.blocked(key, s.Lookup != nil) != reason {
-			keys = append(keys, key)
+		if drifted := next.listed && next.todo[key]; drifted || next.blocked(key) != reason {
+			keys[key] = struct{}{}
 		}
 	}
 	return keys

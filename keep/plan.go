@@ -8,8 +8,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -23,8 +25,9 @@ type Plan[K comparable] struct {
 	Rejected               error // nil, or a *Rejection[K]: too many things are surplus, and none of its keys is in Delete
 }
 
-// String has a line for each key: + for Create, ~ for Update, - for Delete. The last line
-// has the rejection, if there is one.
+// String has a line for each key: + for Create, ~ for Update, - for Delete. A key is quoted
+// if it has characters that do not print. Then comes the rejection, if there is one. The last
+// line, without a line end, has the counts.
 func (p Plan[K]) String() string {
 	var b strings.Builder
 	for _, part := range []struct {
@@ -32,13 +35,26 @@ func (p Plan[K]) String() string {
 		keys []K
 	}{{"+", p.Create}, {"~", p.Update}, {"-", p.Delete}} {
 		for _, key := range part.keys {
-			fmt.Fprintln(&b, part.sign, key)
+			fmt.Fprintln(&b, part.sign, text(key))
 		}
 	}
 	if p.Rejected != nil {
 		fmt.Fprintln(&b, p.Rejected)
 	}
+	fmt.Fprintf(&b, "%d to create, %d to update, %d to delete", len(p.Create), len(p.Update), len(p.Delete))
+	if r := (*Rejection[K])(nil); errors.As(p.Rejected, &r) {
+		fmt.Fprintf(&b, ", %d rejected", len(r.Keys))
+	}
 	return b.String()
+}
+
+// text returns the text of a key, or of some, quoted if it does not print as it is.
+func text(key any) string {
+	t := fmt.Sprint(key)
+	if quoted := strconv.Quote(t); quoted != `"`+t+`"` {
+		return quoted
+	}
+	return t
 }
 
 // ErrTooMany is matched by each [Rejection].
@@ -52,7 +68,7 @@ type Rejection[K comparable] struct {
 
 // Error names the number of the keys, and the first ones.
 func (r *Rejection[K]) Error() string {
-	return fmt.Sprintf("%v: %d, first %v", ErrTooMany, len(r.Keys), r.Keys[:min(5, len(r.Keys))])
+	return fmt.Sprintf("%v: %d, first %v", ErrTooMany, len(r.Keys), text(r.Keys[:min(5, len(r.Keys))]))
 }
 
 // Names returns the text of each key, for code that does not know K.
@@ -80,56 +96,64 @@ func (s *Set[K, D, A]) Plan(ctx context.Context) (Plan[K], error) {
 	if s.poller.Load() == nil {
 		k = known[K, D, A]{}
 	}
-	k, err := s.listTwice(ctx, k, accepted)
+	_, k, err := s.listTwice(ctx, k, how[K]{accepted: accepted, late: func() {}, logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return Plan[K]{}, err
 	}
 	return k.plan(), nil
 }
 
-// listTwice lists, and again at once if an existing thing is Absent.
-func (s *Set[K, D, A]) listTwice(ctx context.Context, old known[K, D, A], accepted map[K]struct{}) (known[K, D, A], error) {
-	first, err := s.list(ctx, old, accepted, 0)
+// listTwice lists, and again at once if an existing thing is Absent. It also returns what
+// the last listing was compared with.
+func (s *Set[K, D, A]) listTwice(ctx context.Context, old known[K, D, A], how how[K]) (before, next known[K, D, A], err error) {
+	first, err := s.list(ctx, old, how)
 	if err != nil || !slices.ContainsFunc(slices.Collect(maps.Values(first.surplus)), func(thing surplus[D]) bool { return thing.absent }) {
-		return first, err
+		return old, first, err
 	}
 	for key, thing := range first.surplus { // 4: MaxDeleted bounds what is newly surplus in both together
 		thing.allowed = old.surplus[key].allowed
 		first.surplus[key] = thing
 	}
-	first.unseen = first.todo // without an InSync the second pair shows no change
-	return s.list(ctx, first, accepted, 0)
+	next, err = s.list(ctx, first, how)
+	return first, next, err
 }
 
 // plan returns what there is to do.
-func (k *known[K, D, A]) plan() (p Plan[K]) {
+func (k *known[K, D, A]) plan() Plan[K] {
+	var create, update, remove []K
 	for key := range k.todo {
 		_, exists := k.actual[key]
 		_, leaves := k.surplus[key]
 		switch {
 		case leaves: // Run corrects it while it is rejected
 		case exists:
-			p.Update = append(p.Update, key)
+			update = append(update, key)
 		default:
-			p.Create = append(p.Create, key)
+			create = append(create, key)
 		}
 	}
 	for key, thing := range k.surplus {
 		if thing.absent && thing.confirmed || !thing.absent && thing.allowed {
-			p.Delete = append(p.Delete, key)
+			remove = append(remove, key)
 		}
 	}
-	sortKeys(p.Create)
-	sortKeys(p.Update)
-	sortKeys(p.Delete)
-	p.Rejected = k.rejection
-	return p
+	return Plan[K]{sortKeys(create), sortKeys(update), sortKeys(remove), k.rejection}
+}
+
+// deletions returns the keys that may be deleted now.
+func (k *known[K, D, A]) deletions() (keys []K) {
+	for key := range k.surplus {
+		if k.blocked(key) == nil {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 // Apply makes the changes of Plan once, as [reconcile.Reconciler.Apply] does with the
-// fields of r. The field Reconcile may be nil, and a nil r has the zero fields. Without a
-// Lookup, Apply waits DeleteAfter, lists again, and then deletes the things that are
-// still surplus.
+// fields of r. The field Reconcile may be nil, and a nil r has the zero fields. Apply waits
+// DeleteAfter, lists again, and then deletes the things that are still surplus. It logs at
+// Info for what and how long it waits.
 //
 // Apply blocks until all changes are made, or ctx is done. It does not list during its
 // runs. If too many things are surplus, it deletes none of these, makes the other changes,
@@ -138,6 +162,18 @@ func (k *known[K, D, A]) plan() (p Plan[K]) {
 // deleted. It returns an error at once while Run or another Apply goes on, and a
 // [reconcile.Terminal] error if a field is wrong.
 func (s *Set[K, D, A]) Apply(ctx context.Context, r *reconcile.Reconciler[K]) error {
+	return s.apply(ctx, nil, r)
+}
+
+// ApplyPlan does what Apply does, except that it makes only changes that the Plan lists. It
+// leaves others as they are, and returns an error that names them. The conditions of a
+// deletion hold for the deletions of the Plan too.
+func (s *Set[K, D, A]) ApplyPlan(ctx context.Context, plan Plan[K], r *reconcile.Reconciler[K]) error {
+	return s.apply(ctx, &plan, r)
+}
+
+// apply makes the changes that plan has; nil means all of them.
+func (s *Set[K, D, A]) apply(ctx context.Context, plan *Plan[K], r *reconcile.Reconciler[K]) error {
 	if err := s.check(false); err != nil {
 		return reconcile.Terminal(err)
 	}
@@ -145,52 +181,67 @@ func (s *Set[K, D, A]) Apply(ctx context.Context, r *reconcile.Reconciler[K]) er
 		return errRunning
 	}
 	defer s.running.Unlock()
-	var once reconcile.Reconciler[K]
-	if r != nil {
-		once = *r
-	}
-	if once.Reconcile == nil {
-		once.Reconcile = s.Reconcile
-	}
-	ended, end := context.WithCancel(ctx)
-	end()
-	if err := once.Apply(ended); err != nil { // runs nothing: it checks the fields before the listings
+	once, err := s.reconciler(ctx, r) // before the listings
+	if err != nil {
 		return err
 	}
 	_, accepted := s.snapshot()
+	list := how[K]{accepted: accepted, late: s.late, logger: cmp.Or(s.Logger, reconcile.Logger(ctx))}
 	defer s.end()
-	k, err := s.listTwice(ctx, known[K, D, A]{}, accepted)
+	before, k, err := s.listTwice(ctx, known[K, D, A]{}, list)
 	if err != nil {
 		return err // what was accepted stays so
 	}
-	s.commit(k)
+	s.commit(before, k)
 	p := k.plan()
-	now, later := s.split(&k, p.Delete)
-	err = once.Apply(ctx, slices.Concat(p.Create, p.Update, now)...)
+	var errOthers error
+	if plan != nil {
+		p, errOthers = p.within(*plan)
+	}
+	now, later := split(p.Delete, k.deletions())
+	err = errors.Join(errOthers, once.Apply(ctx, slices.Concat(p.Create, p.Update, now)...))
 	if len(later) > 0 {
+		log(list.logger, slog.LevelInfo, "waiting before the next listings, which must confirm deletions", "set", s.Name, "deletions", len(later), "for", s.deleteAfter())
 		select {
 		case <-ctx.Done():
 			return errors.Join(err, context.Cause(ctx), p.Rejected)
 		case <-time.After(s.deleteAfter()):
 		}
+		old, _ := s.snapshot() // with the runs that have begun
 		var errList error
-		k, _ = s.snapshot() // with the runs that have begun
-		k, errList = s.list(ctx, k, accepted, 0)
-		s.commit(k)
-		now, _ = s.split(&k, later)
+		k, errList = s.list(ctx, old, list)
+		s.commit(old, k)
+		now, _ = split(later, k.deletions())
 		err = errors.Join(err, errList, once.Apply(ctx, now...))
 	}
 	return errors.Join(err, cmp.Or(k.rejection, p.Rejected))
 }
 
-// split returns the keys that may be deleted now, and those that have to wait.
-func (s *Set[K, D, A]) split(k *known[K, D, A], keys []K) (now, later []K) {
+// within returns the changes that plan has too, and an error that names the others.
+func (p Plan[K]) within(plan Plan[K]) (Plan[K], error) {
+	var others Plan[K]
+	ensured := slices.Concat(plan.Create, plan.Update) // what was to be created may exist by now
+	p.Create, others.Create = split(p.Create, ensured)
+	p.Update, others.Update = split(p.Update, ensured)
+	p.Delete, others.Delete = split(p.Delete, plan.Delete)
+	if len(others.Create)+len(others.Update)+len(others.Delete) == 0 {
+		return p, nil
+	}
+	return p, fmt.Errorf("keep: not in the plan, and not done:\n%v", others)
+}
+
+// split returns the keys that are in some, and the others.
+func split[K comparable](keys, some []K) (in, others []K) {
+	set := map[K]bool{}
+	for _, key := range some {
+		set[key] = true
+	}
 	for _, key := range keys {
-		if k.blocked(key, s.Lookup != nil) == nil {
-			now = append(now, key)
+		if set[key] {
+			in = append(in, key)
 		} else {
-			later = append(later, key)
+			others = append(others, key)
 		}
 	}
-	return now, later
+	return in, others
 }

@@ -8,13 +8,14 @@
 //	desired, and missing or not in sync --> Lookup --> Ensure
 //	existing, and not desired (1) --------> Lookup --> Delete, except that
 //	    one of the two listings is not complete (2) --> it waits for complete ones
-//	    there is no Lookup (3) -----------------------> it waits DeleteAfter
+//	    it was not surplus for DeleteAfter (3) -------> it waits
 //	    too many are newly surplus (4) ---------------> it waits until fewer are, or for Accept
+//	    a listing hangs (5) --------------------------> it waits for complete ones
 //	existing, and Absent -----------------> Lookup --> Delete, after two complete pairs
 //
-// The numbers are those of the conditions of a deletion, see [Set]. Number 5 is not checked:
-// only one process may run the Set. Without a Lookup, the step Lookup is left out. If Lookup
-// says that a surplus thing is desired, the thing is ensured.
+// The numbers are those of the conditions of a deletion, see [Set]. Without a Lookup, the
+// step Lookup is left out. If Lookup says that a surplus thing is desired, the thing is
+// ensured.
 //
 // Similar parts elsewhere: Operations and Prune of cilium/statedb's reconciler, the
 // ExternalClient of Crossplane, terraform plan, state: absent of Ansible, and the
@@ -34,11 +35,11 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
-// A Set keeps a set of things, each with a key, in its desired state. Run lists both
-// sides repeatedly, and enqueues the keys of the things to correct. The method Reconcile
-// is the function of a [reconcile.Reconciler] of the same Queue.
+// A Set keeps a set of things, each with a key, in its desired state. Run lists both sides
+// repeatedly, and ensures or deletes the things to correct.
 //
 // A thing is deleted only if all of this holds:
 //
@@ -46,49 +47,69 @@ import (
 //  2. Both listings were complete: they returned no error, and their context had not
 //     ended by then. After a listing that failed, nothing is deleted until both are
 //     complete again.
-//  3. Lookup, called just before the deletion, says too that it is not desired. Without a
-//     Lookup, two complete pairs of listings that are at least DeleteAfter apart, and
-//     every complete listing between them, lack it.
+//  3. Two accepted pairs of listings that are at least DeleteAfter apart, and every accepted
+//     pair between them, lack it. Listings that failed and rejected pairs do not count.
+//     Lookup, if there is one, is called just before the deletion and must say too that the
+//     thing is not desired.
 //  4. It is not too many at once. A thing is newly surplus if it was not surplus in an
 //     earlier pair that was accepted, and no operator has accepted its deletion. If more
 //     things than MaxDeleted allows are newly surplus, or if no existing thing would stay
-//     desired, the pair is rejected: nothing that is newly surplus is deleted. The rest
-//     goes on, also deletions that an earlier pair has allowed: a rejected pair counts
-//     for 3. See [Set.Accept].
-//  5. One process at a time runs the Set, such as a leader. A second one, which knows an
-//     older desired state, deletes the things that the first one creates.
+//     desired, the pair is rejected: nothing that is newly surplus is deleted. Creations,
+//     corrections, and deletions that were confirmed earlier go on. See [Set.Accept].
+//  5. No listing hangs. If a listing has not returned when its context ends, ten Periods
+//     after it began, nothing is deleted until a pair is complete again.
+//
+// Not checked: one process at a time runs the Set, such as a leader. A second one, which
+// knows an older desired state, deletes the things that the first one creates.
 //
 // A source that knows which things must be deleted marks them by Absent: the thing stays in
 // Desired, and Absent returns true for it in two complete pairs in a row, of which the
 // second begins at least half a Period after the first. Then 3 and 4 do not apply, except
-// that a Lookup must not say that the thing is desired and not Absent.
+// that a Lookup must not say that the thing is desired and not Absent, and that with a
+// MaxDeleted below 0 the thing counts as not desired.
+//
+// Nothing is ensured or deleted before the first complete pair. If Actual fails for five
+// Periods from the start, the desired things are ensured without it.
+//
+// Each pair offers the things that are missing, out of sync or surplus: each of them runs,
+// unless it runs already or has a next run. If the last run of a thing failed and is not
+// retried, or if Ensure or Delete returned nil and the next two listings still show the
+// same, one listing of four offers the thing.
 //
 // An existing thing that a rejected or an incomplete pair lacks keeps its last desired
 // state, until a pair that lacks it is accepted.
 //
-// Four things are not guarded. MaxDeleted bounds each pair, and not a rate: if Desired
+// Five things are not guarded. MaxDeleted bounds each pair, and not a rate: if Desired
 // loses a tenth with each listing, most things are deleted in the end. Creations are not
-// bounded. Without a Lookup an event ensures the value that was listed last. And while a
-// listing takes long or hangs, the pair of listings before it stays in force.
+// bounded: if Actual is empty or lacks things by mistake, all of these are ensured, so
+// Ensure must check first. If the two listings spell a key differently, one thing is
+// deleted and created again and again; Run warns when a key is deleted twice within an
+// hour. Without a Lookup an event ensures the value that was listed last. And while a
+// listing takes long, the pair before it stays in force for up to ten Periods.
 //
-// Desired, Actual, Ensure and Delete are required, and for Run also Queue and Period; the
-// zero value of every other field is a good default. Fields must not be changed after the
-// first call. All methods may be called from any goroutine, and so may the functions be.
+// Desired, Actual, Ensure and Delete are required, and for Run also Period; the zero value
+// of every other field is a good default. Fields must not be changed after the first call.
+// All methods may be called from any goroutine, and so may the functions be.
 type Set[K comparable, D, A any] struct {
-	// Queue gets the keys. It may be nil for Plan and Apply.
+	// Queue gets the keys of the things to correct, for a [reconcile.Reconciler] of the same
+	// Queue whose function is the method Reconcile. Nil means that Run makes a queue, and
+	// runs the items itself. Set it for lanes, or for a queue that several Sets or
+	// processes use.
 	Queue reconcile.Enqueuer[K]
 
-	// Desired lists the desired things. It is called after Actual, and may use the result
-	// of Actual. Set copies the map. A value that differs from the one listed before, by
-	// [reflect.DeepEqual], is an event. Values that always change, such as the time of
-	// the last contact or a status that Ensure writes, therefore do not belong in D. If D
-	// has pointers, slices or maps, return new ones: one that is changed in place equals
-	// itself.
+	// Desired lists the desired things, under the same keys as Actual. It is called after
+	// Actual, and may use the result of Actual. Set copies the map. A value that differs from
+	// the one listed before, by [reflect.DeepEqual], is an event, unless InSync says that the
+	// thing is in sync. If D has pointers, slices or maps, return new ones: if a listed value
+	// is changed in place, the Set compares it with itself and sees no change. Without an
+	// InSync, values that always change, such as a time of the last contact, do not belong
+	// in D.
 	Desired func(ctx context.Context) (map[K]D, error)
 
 	// Actual lists the existing things of this service, and no others, because all things
-	// that it lists may be deleted. If two things have the same key, return an error, or
-	// give the second thing a key of its own. Set copies the map.
+	// that it lists may be deleted. Leave out what is dead, such as terminated machines that
+	// the provider still lists. If two things that live have the same key, return an error.
+	// Set copies the map.
 	Actual func(ctx context.Context) (map[K]A, error)
 
 	// InSync reports whether a thing is in its desired state, as far as the listings show.
@@ -113,15 +134,21 @@ type Set[K comparable, D, A any] struct {
 	Absent func(desired D) bool
 
 	// Lookup returns the desired state of one thing now, and whether it is desired. It is
-	// called before Ensure, which gets the returned value, and before Delete, in place of
-	// DeleteAfter: one listing that lacks the thing is enough then. If it fails, neither is
-	// called. Last is the last listed desired state. It is the zero D
-	// if it is unknown, for example after a restart; a Lookup that needs it then returns
-	// an error. Lookup must ask for the one thing, by its ID: a Lookup that reads the
-	// listing again protects nothing. If the provider also answers 404 to a client without
-	// permission, a 404 alone must not confirm a deletion. Nil means that the listings
-	// decide.
+	// called before Ensure, which gets the returned value, and before Delete, as one guard
+	// more. If it fails, neither is called. Last is the last listed desired state. It is the
+	// zero D if it is unknown, for example after a restart; a Lookup that needs it then
+	// returns an error. Lookup must ask for the one thing, by its ID: a Lookup that reads the
+	// listing again protects nothing. If a missing record may be a mistake, or if the
+	// provider also answers 404 to a client without permission, return an error for it.
+	// If Lookup says that a thing is not desired, and the listings do not say so yet, Run
+	// lists soon, and the item waits for that. Nil means that the listings decide.
 	Lookup func(ctx context.Context, key K, last D) (desired D, ok bool, err error)
+
+	// Reconciler says how Run runs the items if Queue is nil: Workers, Timeout, Grace, Admit,
+	// OnResult and so on. Its Reconcile must be nil. Its Queue may be nil, or a
+	// *reconcile.Queue, which a status page can show. A nil Retry means
+	// reconcile.Backoff(time.Second, Period). Nil means one worker and that Retry.
+	Reconciler *reconcile.Reconciler[K]
 
 	// Period is the time from the start of one pair of listings to that of the next, at
 	// least a millisecond. The context of a listing ends after ten Periods.
@@ -136,14 +163,15 @@ type Set[K comparable, D, A any] struct {
 	// some of the things in sync.
 	Resync time.Duration
 
-	// DeleteAfter is how long all complete pairs of listings must have lacked a thing
-	// before it is deleted without a Lookup. It counts from the end of the first of these
-	// pairs to the start of the last. 0 means five Periods, or five minutes without a
-	// Period. Less than 0 means that one pair is enough.
+	// DeleteAfter is how long all accepted pairs of listings must have lacked a thing before
+	// it is deleted. It counts from the end of the first of these pairs to the start of the
+	// last. 0 means five Periods, or five minutes without a Period. Less than 0 means that
+	// one pair is enough.
 	DeleteAfter time.Duration
 
 	// MaxDeleted is the fraction, 0 to 1, of the things that Actual lists that may newly be
 	// surplus, rounded up. 0 means a tenth. 1 means no limit, also if nothing would be left.
+	// Less than 0 means that nothing is deleted without Accept, also nothing Absent.
 	MaxDeleted float64
 
 	Name   string       // for logs
@@ -154,16 +182,22 @@ type Set[K comparable, D, A any] struct {
 
 	mu       sync.RWMutex // guards the fields below
 	known    known[K, D, A]
-	accepted map[K]struct{} // by an operator, still surplus, and not deleted
-	waiting  map[K]error    // why the item of a key waits, as Reconcile returned it last
+	own      *reconcile.Queue[K] // nil until it is needed
+	accepted map[K]struct{}      // by an operator, still surplus, and not deleted
+	waiting  map[K]error         // why the item of a key waits, as Reconcile returned it last
+	deleted  map[K]time.Time     // by Reconcile, within an hour
 }
 
 // Run lists at once and then every Period, until ctx is done. It then waits for the
 // listing in flight and returns nil. It returns a [reconcile.Terminal] error at once if a
 // field is missing or out of its range, and an error while Run or Apply goes on.
 //
+// If Queue is nil, Run also runs the items, as Reconciler says, and ends as a
+// [supervise.Group] of the two would: no run starts once ctx is done and the listing has
+// returned, or a second later; runs in flight have their Grace.
+//
 // Run begins as a new process does, without the listings of an earlier Run, except that a
-// changed desired value is an event. Until Desired has been listed once, items wait for it.
+// changed desired value is an event. Until both sides have been listed, items wait.
 // After Run has returned, no deletion begins. A call of Delete in flight goes on. A
 // listing that fails is retried as [reconcile.Poller] says. A rejection is no failure: the
 // first, second, fourth … in a row is logged, and the next pair is listed a Period later.
@@ -176,14 +210,71 @@ func (s *Set[K, D, A]) Run(ctx context.Context) error {
 	}
 	defer s.running.Unlock()
 	s.begin()
+	if s.Queue != nil {
+		return s.runListings(ctx, s.Queue)
+	}
+	queue := s.queue()
+	r, err := s.reconciler(ctx, s.Reconciler)
+	if err != nil {
+		return reconcile.Terminal(fmt.Errorf("keep: Set.Reconciler: %w", err))
+	}
+	r.Queue, r.Name = queue, cmp.Or(r.Name, s.Name)
+	if r.Retry == nil {
+		r.Retry = reconcile.Backoff(time.Second, s.Period)
+	}
+	group := supervise.Group{Logger: s.Logger}
+	group.Add("", reconcile.RunFunc(func(ctx context.Context) error { return s.runListings(ctx, queue) }))
+	group.Add("", &r)
+	return group.Run(ctx)
+}
+
+// Unwrap has a [supervise.Group] end the Set after its feeders if the Set runs its items
+// itself.
+func (s *Set[K, D, A]) Unwrap() reconcile.Runner {
+	if s.Queue != nil {
+		return nil
+	}
+	return new(reconcile.Reconciler[K])
+}
+
+// queue returns the queue of Run without a Queue.
+func (s *Set[K, D, A]) queue() *reconcile.Queue[K] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.Reconciler; s.own == nil && r != nil {
+		s.own, _ = r.Queue.(*reconcile.Queue[K])
+	}
+	if s.own == nil {
+		s.own = reconcile.NewQueue[K]()
+	}
+	return s.own
+}
+
+// reconciler returns a copy of r that calls the method Reconcile, unless r has another
+// function, or an error that names a field of r.
+func (s *Set[K, D, A]) reconciler(ctx context.Context, r *reconcile.Reconciler[K]) (once reconcile.Reconciler[K], err error) {
+	if r != nil {
+		once = *r
+	}
+	if once.Reconcile == nil {
+		once.Reconcile = s.Reconcile
+	}
+	ended, end := context.WithCancel(ctx)
+	end()
+	return once, once.Apply(ended) // checks the fields, and runs nothing
+}
+
+// runListings lists until ctx is done.
+func (s *Set[K, D, A]) runListings(ctx context.Context, queue reconcile.Enqueuer[K]) error {
 	defer s.end()
+	logger := cmp.Or(s.Logger, reconcile.Logger(ctx))
 	p := &reconcile.Poller[K]{
-		Queue: s.Queue, Period: s.Period, Jitter: s.Jitter, Name: s.Name, Logger: cmp.Or(s.Logger, reconcile.Logger(ctx)),
+		Queue: queue, Period: s.Period, Jitter: s.Jitter, Name: s.Name, Logger: logger,
 		GetItems: func(context.Context) ([]K, error) { // its context ends too soon
 			old, accepted := s.snapshot()
-			next, err := s.list(ctx, old, accepted, s.Period/2)
-			s.commit(next)
-			observed, errQueue := s.enqueue(old, next)
+			next, err := s.list(ctx, old, how[K]{accepted, s.Period / 2, s.late, logger})
+			s.commit(old, next)
+			observed, errQueue := s.enqueue(queue, old, next)
 			return observed, errors.Join(err, errQueue)
 		},
 	}
@@ -206,33 +297,30 @@ func (s *Set[K, D, A]) begin() {
 }
 
 // end sees to it that nothing is deleted any more: the listings get old from now on.
-func (s *Set[K, D, A]) end() {
+func (s *Set[K, D, A]) end() { s.change(func(k *known[K, D, A]) { k.complete = false }) }
+
+// late does the same while a listing outlives its context.
+func (s *Set[K, D, A]) late() { s.change(func(k *known[K, D, A]) { k.late = true }) }
+
+func (s *Set[K, D, A]) change(f func(*known[K, D, A])) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.known.complete = false
+	f(&s.known)
 }
 
 // Reconcile ensures or deletes one thing, as the listings and Lookup say. If a thing has
-// to wait for a listing, the error says why.
-func (s *Set[K, D, A]) Reconcile(ctx context.Context, key K) error {
-	s.mu.Lock()
-	delete(s.known.unseen, key)
-	desired, ok := s.known.wanted(key)
-	if s.known.desired == nil {
-		s.waitLocked(key, errNotListed)
-		s.mu.Unlock()
+// to wait for a listing, the error says why. It is the function of a
+// [reconcile.Reconciler] of the same Queue; without a Queue, Run calls it.
+func (s *Set[K, D, A]) Reconcile(ctx context.Context, key K) (err error) {
+	k, ready := s.startRun(key)
+	if !ready {
 		return waitBecause(errNotListed)
 	}
-	s.mu.Unlock()
-	unseen := true // Its queue drops an item that fails, and one that Lookup does not know yet.
-	defer func() {
-		if unseen {
-			s.setUnseen(key)
-		}
-	}()
+	state := failed // if it panics
+	defer func() { s.endRun(key, state) }()
+	desired, ok := k.lastDesired(key)
 	if s.Lookup != nil {
-		var err error
-		if desired, ok, err = s.Lookup(ctx, key, desired); err != nil {
+		if desired, ok, err = s.Lookup(ctx, key, desired); err != nil { // 3
 			return fmt.Errorf("look up the desired state: %w", err)
 		}
 	}
@@ -241,42 +329,68 @@ func (s *Set[K, D, A]) Reconcile(ctx context.Context, key K) error {
 	}
 	absent := ok && s.absent(desired)
 	ensure := ok && !absent
-	var errEnsure error
-	if ensure {
-		errEnsure = s.Ensure(ctx, key, desired)
-		unseen = !succeeded(errEnsure)
+	if listed, is := k.desired[key]; !ensure && is && !s.absent(listed) && s.waitForListing(key) {
+		state = pending
+		return waitBecause(errUnlisted)
 	}
-	actual, err := s.deletable(key, absent) // as listed now, because Lookup may have taken long
-	unseen = unseen && (ensure || err == errNothing)
+	if ensure {
+		err = s.Ensure(ctx, key, desired)
+		state = stateAfter(err)
+	}
+	actual, blocked := s.deletable(key, absent) // as listed now, because Lookup may have taken long
 	switch {
-	case errEnsure != nil: // the end of the other reason wakes the item all the same
-		return errEnsure
-	case err == errNothing || err == nil && ensure:
+	case err != nil: // the end of the other reason wakes the item all the same
+		return err
+	case blocked == errNothing || blocked == nil && ensure:
+		if !ensure {
+			state = pending // Lookup may not know it yet
+		}
 		return nil
-	case err != nil:
-		return waitBecause(err)
+	case blocked != nil:
+		state = running
+		return waitBecause(blocked)
 	}
 	err = s.Delete(ctx, key, actual)
-	if succeeded(err) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.accepted, key) // another thing may have the key when Apply is called again
+	if state = stateAfter(err); state == succeeded {
+		s.noteDeleted(ctx, key)
 	}
 	return err
 }
 
-// succeeded reports whether a run that returned err is over.
-func succeeded(err error) bool {
-	outcome, _ := reconcile.Classify(err, 1, reconcile.NoRetry)
-	return outcome == reconcile.OutcomeSucceeded
+// stateAfter returns the state of a run whose Ensure or Delete returned err.
+func stateAfter(err error) runState {
+	switch outcome, _ := reconcile.Classify(err, 1, reconcile.NoRetry); {
+	case outcome == reconcile.OutcomeSucceeded:
+		return succeeded
+	case outcome.Failed():
+		return failed
+	}
+	return pending
 }
 
-// setUnseen has the next listing offer a key that is not in sync, also without an InSync.
-func (s *Set[K, D, A]) setUnseen(key K) {
+// startRun notes that a run of a key starts, and returns what the listings say. If they say
+// nothing yet, the item has to wait.
+func (s *Set[K, D, A]) startRun(key K) (k known[K, D, A], ready bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, ok := s.known.wanted(key); ok { // else a listing that has it shows a change
-		s.known.unseen[key] = 1
+	_, desired := s.known.lastDesired(key)
+	if _, leaves := s.known.surplus[key]; s.known.ready && (desired || leaves) { // others are not kept
+		s.known.runs[key] = run{running, s.known.runs[key].listings}
+	} else if !s.known.ready {
+		s.waitLocked(key, errNotListed)
+	}
+	return s.known, s.known.ready
+}
+
+// endRun notes how a run has ended, unless the values of its key have changed since it started.
+func (s *Set[K, D, A]) endRun(key K, state runState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if last := s.known.runs[key]; last.state == running {
+		s.known.runs[key] = run{state, last.listings}
+	}
+	if state == succeeded && s.known.inSync(key) {
+		delete(s.known.runs, key)
 	}
 }
 
@@ -285,17 +399,31 @@ func waitBecause(reason error) error {
 	return fmt.Errorf("%w: %w", reason, reconcile.RequeueWithin(time.Hour))
 }
 
+// waitForListing makes an item wait for the next listing, and reports whether there will
+// be one. It asks for one when the item begins to wait.
+func (s *Set[K, D, A]) waitForListing(key K) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.poller.Load() == nil {
+		return false
+	}
+	if s.waiting[key] != errUnlisted {
+		s.Trigger()
+	}
+	s.waitLocked(key, errUnlisted)
+	return true
+}
+
 // deletable returns the thing as it is listed, and nil if it may be deleted now, or why
 // its item has to wait. Absent says that Lookup, or Desired, has the thing, as Absent.
 func (s *Set[K, D, A]) deletable(key K, absent bool) (A, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.waiting, key)
-	err := s.known.blocked(key, s.Lookup != nil)
-	switch {
-	case err == nil && absent && !s.known.surplus[key].absent: // Desired does not list it, and Lookup has it
+	err := s.known.blocked(key)
+	if _, listed := s.known.desired[key]; err == nil && absent && !listed { // but Lookup has it
 		err = errNothing
-	case err != nil && err != errNothing:
+	} else if err != nil && err != errNothing {
 		s.waitLocked(key, err)
 	}
 	return s.known.actual[key], err
@@ -309,6 +437,33 @@ func (s *Set[K, D, A]) waitLocked(key K, reason error) {
 	s.waiting[key] = reason
 }
 
+// noteDeleted warns if the thing was deleted before, within an hour, and has become surplus
+// again since.
+func (s *Set[K, D, A]) noteDeleted(ctx context.Context, key K) {
+	s.mu.Lock()
+	last, now := s.deleted[key], time.Now()
+	again := !last.IsZero() && s.known.surplus[key].since.After(last) && now.Sub(last) <= time.Hour
+	if s.deleted == nil {
+		s.deleted = map[K]time.Time{}
+	}
+	s.deleted[key] = now
+	delete(s.accepted, key) // another thing may have the key when Apply is called again
+	s.mu.Unlock()
+	if again {
+		log(cmp.Or(s.Logger, reconcile.Logger(ctx)), slog.LevelWarn, "deleted again: do Desired and Actual spell this key alike?", "set", s.Name, "key", key, "after", now.Sub(last))
+	}
+}
+
+// Enqueue reports an event: the thing of this key runs soon. The key goes to Queue, or, if
+// that is nil, to the queue of Run, also before Run. Enqueue does not block.
+func (s *Set[K, D, A]) Enqueue(key K) {
+	if s.Queue != nil {
+		s.Queue.Enqueue(key)
+	} else {
+		s.queue().Enqueue(key)
+	}
+}
+
 // Trigger makes Run list soon, as [reconcile.Poller.Trigger] does. It never blocks, and
 // does nothing while Run does not go on.
 func (s *Set[K, D, A]) Trigger() {
@@ -319,33 +474,36 @@ func (s *Set[K, D, A]) Trigger() {
 
 // Listed returns the desired and the actual state of a key in the last complete listings.
 // If a rejected or an incomplete pair lacks an existing thing, its desired state is the
-// last one. If wanted is false, desired is the last desired state, or the zero D. Listed
+// last one. If isDesired is false, desired is the last desired state, or the zero D. Listed
 // does not change during the runs of Apply.
-func (s *Set[K, D, A]) Listed(key K) (desired D, wanted bool, actual A, exists bool) {
+func (s *Set[K, D, A]) Listed(key K) (desired D, isDesired bool, actual A, exists bool) {
+	k := s.now()
+	desired, isDesired = k.lastDesired(key)
+	actual, exists = k.actual[key]
+	return desired, isDesired, actual, exists
+}
+
+// now returns what is known. Its runs must not be read.
+func (s *Set[K, D, A]) now() known[K, D, A] {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	desired, wanted = s.known.wanted(key)
-	actual, exists = s.known.actual[key]
-	return desired, wanted, actual, exists
+	return s.known
 }
 
 // Age returns the time since the last pair of listings that was complete and not rejected,
 // or since Run began. Before that it is 0.
 func (s *Set[K, D, A]) Age() time.Duration {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.known.acceptedAt.IsZero() {
-		return 0
+	if k := s.now(); !k.acceptedAt.IsZero() {
+		return time.Since(k.acceptedAt)
 	}
-	return time.Since(s.known.acceptedAt)
+	return 0
 }
 
 // Rejected returns the [*Rejection] of the last complete pair of listings, and since when
 // pairs are rejected; a nil error if that pair was accepted.
 func (s *Set[K, D, A]) Rejected() (since time.Time, err error) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.known.rejectedAt, s.known.rejection
+	k := s.now()
+	return k.rejectedAt, k.rejection
 }
 
 // Stats are the counts of the last listings, for pages and metrics.
@@ -360,18 +518,15 @@ type Stats struct {
 }
 
 // Stats returns the zero Stats before the first pair of listings. It does not block.
-func (s *Set[K, D, A]) Stats() Stats {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.known.stats
-}
+func (s *Set[K, D, A]) Stats() Stats { return s.now().stats }
 
 // Accept allows the deletion of those keys of a [*Rejection] that are still rejected. Its
 // argument is the error of Rejected or Apply. The error of Plan is accepted only while Run
 // goes on, or after an Apply that was rejected. Accept takes effect with the next pair of
-// listings: Run lists soon, and without Run the next Apply lists. The other keys of that
-// pair are judged without the accepted ones, so up to MaxDeleted of them may be deleted
-// too. Accept returns an error if none of the keys is rejected. It does not block.
+// listings: Run lists soon, and without Run the next Apply lists. The keys must have been
+// surplus for DeleteAfter too, but for them rejected pairs count. They do not count
+// towards MaxDeleted: the same pair may allow as many further deletions. Accept returns an
+// error if none of the keys is rejected. It does not block.
 func (s *Set[K, D, A]) Accept(rejected error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -395,28 +550,28 @@ func (s *Set[K, D, A]) Accept(rejected error) error {
 
 // check returns an error that names a field that is missing or out of its range.
 func (s *Set[K, D, A]) check(run bool) error {
+	short := func(d time.Duration) bool { return d > 0 && d < time.Millisecond }
 	for _, f := range []struct {
-		name    string
-		missing bool
-	}{{"Queue", run && s.Queue == nil}, {"Desired", s.Desired == nil}, {"Actual", s.Actual == nil}, {"Ensure", s.Ensure == nil}, {"Delete", s.Delete == nil}} {
-		if f.missing {
-			return fmt.Errorf("keep: Set.%s is required, and nil", f.name)
-		}
-	}
-	switch {
-	case s.Period < 0, run && s.Period == 0, s.Period > math.MaxInt64/10:
-		return fmt.Errorf("keep: Set.Period is %v, want more than 0, and 29 years at most", s.Period)
-	case !(s.Jitter >= 0 && s.Jitter <= 1): // true for a NaN as well
-		return fmt.Errorf("keep: Set.Jitter is %v, want 0 to 1", s.Jitter)
-	case !(s.MaxDeleted >= 0 && s.MaxDeleted <= 1):
-		return fmt.Errorf("keep: Set.MaxDeleted is %v, want 0 (which means a tenth) to 1 (no limit)", s.MaxDeleted)
-	}
-	for _, f := range []struct {
+		wrong bool
 		name  string
-		value time.Duration
-	}{{"Period", s.Period}, {"Resync", s.Resync}, {"DeleteAfter", s.DeleteAfter}} {
-		if f.value > 0 && f.value < time.Millisecond {
-			return fmt.Errorf("keep: Set.%s is %v, want at least 1ms: was a unit forgotten?", f.name, f.value)
+		value any
+		want  string
+	}{
+		{s.Desired == nil, "Desired", "nil", "a function"},
+		{s.Actual == nil, "Actual", "nil", "a function"},
+		{s.Ensure == nil, "Ensure", "nil", "a function"},
+		{s.Delete == nil, "Delete", "nil", "a function"},
+		{run && s.Queue != nil && s.Reconciler != nil, "Reconciler", "set", "nil beside a Queue"},
+		{run && s.Reconciler != nil && s.Reconciler.Reconcile != nil, "Reconciler.Reconcile", "set", "nil"},
+		{s.Period < 0 || run && s.Period == 0 || s.Period > math.MaxInt64/10, "Period", s.Period, "more than 0, and 29 years at most"},
+		{!(s.Jitter >= 0 && s.Jitter <= 1), "Jitter", s.Jitter, "0 to 1"}, // true for a NaN as well
+		{!(s.MaxDeleted <= 1), "MaxDeleted", s.MaxDeleted, "0 (which means a tenth) to 1 (no limit), or less than 0 (nothing without Accept)"},
+		{short(s.Period), "Period", s.Period, "at least 1ms: was a unit forgotten?"},
+		{short(s.Resync), "Resync", s.Resync, "at least 1ms: was a unit forgotten?"},
+		{short(s.DeleteAfter), "DeleteAfter", s.DeleteAfter, "at least 1ms: was a unit forgotten?"},
+	} {
+		if f.wrong {
+			return fmt.Errorf("keep: Set.%s is %v, want %s", f.name, f.value, f.want)
 		}
 	}
 	return s.checkAbsent()
@@ -425,29 +580,21 @@ func (s *Set[K, D, A]) check(run bool) error {
 // checkAbsent returns an error if Absent is true for what a fault in decoding leaves: the
 // zero D, a pointer to a zero value, and an empty map or slice.
 func (s *Set[K, D, A]) checkAbsent() error {
-	if s.Absent == nil {
-		return nil
-	}
 	var zero D
 	zeros := []D{zero}
-	t := reflect.TypeFor[D]()
-	if t.Kind() == reflect.Pointer {
+	switch t := reflect.TypeFor[D](); t.Kind() {
+	case reflect.Pointer:
 		zeros = append(zeros, reflect.New(t.Elem()).Convert(t).Interface().(D)) // D may be a named pointer type
-	}
-	if t.Kind() == reflect.Map {
+	case reflect.Map:
 		zeros = append(zeros, reflect.MakeMap(t).Interface().(D))
-	}
-	if t.Kind() == reflect.Slice {
+	case reflect.Slice:
 		zeros = append(zeros, reflect.MakeSlice(t, 0, 0).Interface().(D))
 	}
 	for _, zero := range zeros {
 		absent := false
-		err := try(func() error { absent = s.Absent(zero); return nil })
-		switch {
-		case err != nil:
-			return fmt.Errorf("keep: Set.Absent fails for the zero value %#v: %w", zero, err)
-		case absent:
-			return fmt.Errorf("keep: Set.Absent is true for the zero value %#v, want false: otherwise one fault in decoding deletes everything", zero)
+		err := try(func() error { absent = s.absent(zero); return nil })
+		if absent || err != nil {
+			return fmt.Errorf("keep: Set.Absent is not false for the zero value %#v: one fault in decoding would delete everything (%w)", zero, cmp.Or(err, errors.New("it is true")))
 		}
 	}
 	return nil

@@ -25,8 +25,8 @@ import (
 	"github.com/reconkernel/reconcile/supervise"
 )
 
-// TestSurplusIsDeleted at exact times: with a Lookup by the first listing that lacks it,
-// without one by the first that begins DeleteAfter after that.
+// TestSurplusIsDeleted at exact times: by the first accepted listing that begins DeleteAfter
+// after the first one that lacks the thing, also with a Lookup.
 func TestSurplusIsDeleted(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -36,7 +36,8 @@ func TestSurplusIsDeleted(t *testing.T) {
 		{"five Periods", func(*world) {}, 5 * time.Minute},
 		{"DeleteAfter", func(w *world) { w.set.DeleteAfter = 90 * time.Second }, 2 * time.Minute},
 		{"one listing", func(w *world) { w.set.DeleteAfter = -1 }, 0},
-		{"Lookup", func(w *world) { w.withLookup() }, 0},
+		{"Lookup", func(w *world) { w.withLookup() }, 5 * time.Minute},
+		{"Lookup and one listing", func(w *world) { w.withLookup(); w.set.DeleteAfter = -1 }, 0},
 		{"a listing of Desired that fails in between, and is retried after a second", func(w *world) { w.answer(downAt(w, 3*time.Minute)) }, 5*time.Minute + time.Second},
 		{"the same of Actual", func(w *world) { w.answerActual(downAt(w, 3*time.Minute)) }, 5*time.Minute + time.Second},
 		{"listings that take a while", func(w *world) {
@@ -270,10 +271,10 @@ func TestRejection(t *testing.T) {
 				t.Errorf("the state of %s is %+v", key, state)
 			}
 		}
-		if d, wanted, a, exists := w.set.Listed("t01"); d != "1" || !wanted || a != "1" || !exists {
-			t.Errorf("Listed returned %q %v %q %v for what is rejected", d, wanted, a, exists)
+		if d, isDesired, a, exists := w.set.Listed("t01"); d != "1" || !isDesired || a != "1" || !exists {
+			t.Errorf("Listed returned %q %v %q %v for what is rejected", d, isDesired, a, exists)
 		}
-		if _, wanted, _, exists := w.set.Listed("t00"); wanted || !exists {
+		if _, isDesired, _, exists := w.set.Listed("t00"); isDesired || !exists {
 			t.Error("what was accepted is still desired")
 		}
 		if got, want := w.set.Stats(), (keep.Stats{Actual: 20, Surplus: 20, Rejected: 19, Completed: at}); got != want {
@@ -292,7 +293,7 @@ func TestRejection(t *testing.T) {
 		w.wait(time.Minute)
 		w.took("3m0s +t01")
 		w.wait(10 * time.Minute)
-		w.took("6m0s -t00") // an earlier deletion goes on
+		w.took() // the rejected pairs do not confirm the deletion that was accepted before
 		w.do(func() {
 			if w.ensured > 40 { // each once when its reason is new, and t01
 				t.Errorf("%d things were ensured in ten minutes of the same rejection", w.ensured)
@@ -304,10 +305,11 @@ func TestRejection(t *testing.T) {
 		}
 		w.answer(nil)
 		w.wait(time.Minute)
+		w.took("14m0s -t00")
 		w.do(func() { w.actual["never"] = "1" })
 		w.answer(empty)
 		w.wait(time.Minute)
-		if d, wanted, _, exists := w.set.Listed("never"); wanted || !exists {
+		if d, isDesired, _, exists := w.set.Listed("never"); isDesired || !exists {
 			t.Errorf("Listed says that %q is desired of what was Absent", d)
 		}
 		w.do(func() { delete(w.desired, "never"); delete(w.actual, "never") })
@@ -607,7 +609,7 @@ func TestWithoutInSync(t *testing.T) {
 		w.wait(time.Minute)
 		w.took("1h1m0s +t03", "1h1m0s +t04")
 		p, err := w.set.Plan(w.t.Context())
-		if got := p.String(); err != nil || got != "~ t03\n~ t04\n" { // they have changed since the last listing
+		if got := changes(p); err != nil || got != "~ t03\n~ t04\n" { // they have changed since the last listing
 			t.Errorf("the plan is %q, %v", got, err)
 		}
 	})
@@ -635,7 +637,7 @@ func TestFailureWithoutInSync(t *testing.T) {
 				all["t04"] = "2"
 				return all, nil
 			}
-		}, "18m0s +t04"},
+		}, "15m1s +t04"},
 		"during a listing": {func(w *world) {
 			slow(w)
 			w.ensures = func() error { time.Sleep(40 * time.Second); return errDown }
@@ -980,7 +982,8 @@ func TestGoexitIsAnErrorOfTheListing(t *testing.T) {
 		}
 		w.start()
 		w.wait(time.Second)
-		w.took("0s +t00")
+		w.wait(6 * time.Minute)
+		w.took("5m3s +t00") // after five Periods without Actual
 	})
 }
 
@@ -1064,12 +1067,16 @@ func TestChecks(t *testing.T) {
 		want string
 		set  func(s *set)
 	}{
-		{"Set.Queue is required", func(s *set) { s.Queue = nil }},
+		{"Set.Reconciler is set, want nil beside a Queue", func(s *set) { s.Reconciler = &reconcile.Reconciler[string]{} }},
+		{"Set.Reconciler.Reconcile is set", func(s *set) {
+			s.Queue, s.Reconciler = nil, &reconcile.Reconciler[string]{Reconcile: func(context.Context, string) error { return nil }}
+		}},
+		{"Set.Reconciler: reconcile: Reconciler.Workers is -1", func(s *set) { s.Queue, s.Reconciler = nil, &reconcile.Reconciler[string]{Workers: -1} }},
 		{"Set.Queue: reconcile: Poller.Queue", func(s *set) { s.Queue = (*reconcile.Queue[string])(nil) }},
-		{"Set.Desired is required", func(s *set) { s.Desired = nil }},
-		{"Set.Actual is required", func(s *set) { s.Actual = nil }},
-		{"Set.Ensure is required", func(s *set) { s.Ensure = nil }},
-		{"Set.Delete is required", func(s *set) { s.Delete = nil }},
+		{"Set.Desired is nil", func(s *set) { s.Desired = nil }},
+		{"Set.Actual is nil", func(s *set) { s.Actual = nil }},
+		{"Set.Ensure is nil", func(s *set) { s.Ensure = nil }},
+		{"Set.Delete is nil", func(s *set) { s.Delete = nil }},
 		{"Set.Period is 0s", func(s *set) { s.Period = 0 }},
 		{"Set.Period is -1ns", func(s *set) { s.Period = -1 }},
 		{"Set.Period is 30ns, want at least 1ms: was a unit forgotten?", func(s *set) { s.Period = 30 }},
@@ -1079,15 +1086,15 @@ func TestChecks(t *testing.T) {
 		{"Set.MaxDeleted is NaN", func(s *set) { s.MaxDeleted = math.NaN() }},
 		{"Set.DeleteAfter is 5ns", func(s *set) { s.DeleteAfter = 5 }},
 		{"Set.Resync is 5ns", func(s *set) { s.Resync = 5 }},
-		{`Set.Absent is true for the zero value ""`, func(s *set) { s.Absent = func(d string) bool { return d != "1" } }},
-		{`Set.Absent fails for the zero value "": panic: a fault`, func(s *set) { s.Absent = func(string) bool { return panics() } }},
+		{`Set.Absent is not false for the zero value "": `, func(s *set) { s.Absent = func(d string) bool { return d != "1" } }},
+		{`Set.Absent is not false for the zero value "": one fault in decoding would delete everything (panic: a fault)`, func(s *set) { s.Absent = func(string) bool { return panics() } }},
 	} {
 		w := newWorld(t, 1)
 		w.set.Queue = reconcile.NewQueue[string]()
 		c.set(w.set)
 		_, plan := w.set.Plan(ended)
 		for name, err := range map[string]error{"Run": w.set.Run(ended), "Plan": plan, "Apply": w.set.Apply(ended, nil)} {
-			if name != "Run" && (strings.HasPrefix(c.want, "Set.Queue") || c.want == "Set.Period is 0s") {
+			if name != "Run" && (strings.HasPrefix(c.want, "Set.Queue") || strings.HasPrefix(c.want, "Set.Reconciler") || c.want == "Set.Period is 0s") {
 				continue // they need none
 			}
 			if !errors.Is(err, reconcile.ErrTerminal) || !strings.Contains(err.Error(), "keep: "+c.want) {
@@ -1115,7 +1122,7 @@ func TestChecks(t *testing.T) {
 		Delete: func(context.Context, float64, pointer) error { return nil },
 		Absent: func(d pointer) bool { return d != nil && !d.Present },
 	}
-	if _, err := s.Plan(t.Context()); err == nil || !strings.Contains(err.Error(), "Set.Absent is true for the zero value &struct") {
+	if _, err := s.Plan(t.Context()); err == nil || !strings.Contains(err.Error(), "Set.Absent is not false for the zero value &struct") {
 		t.Errorf("Plan returned %v for an Absent that is true for a pointer to a zero value", err)
 	}
 	if err := planOf(func(d map[string]string) bool { return d != nil && len(d) == 0 }); err == nil || !strings.Contains(err.Error(), "zero value map[string]string{}") {

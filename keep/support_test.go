@@ -238,6 +238,12 @@ func lacks(n int) func(map[string]string) (map[string]string, error) {
 	}
 }
 
+// changes returns the text of a plan without its last line, which has the counts.
+func changes(p keep.Plan[string]) string {
+	text := p.String()
+	return text[:strings.LastIndex(text, "\n")+1]
+}
+
 // zeros answers with zero values.
 func zeros(all map[string]string) (map[string]string, error) {
 	for key := range all {

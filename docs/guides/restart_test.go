@@ -114,12 +114,13 @@ func TestListings(t *testing.T) {
 			}
 			queue := reconcile.NewQueue[string]()
 			things := &keep.Set[string, string, string]{
-				Queue:   queue,
-				Period:  time.Minute,
-				Desired: s.list,
-				Lookup:  s.get,
-				Actual:  m.list,
-				InSync:  func(etag, made string) bool { return etag == made },
+				Queue:       queue,
+				Period:      time.Minute,
+				Desired:     s.list,
+				Lookup:      s.get,
+				DeleteAfter: -1,
+				Actual:      m.list,
+				InSync:      func(etag, made string) bool { return etag == made },
 				Ensure: func(_ context.Context, name, etag string) error {
 					if err := m.update(func(made map[string]string) { made[name] = "" }); err != nil {
 						return err

@@ -319,9 +319,10 @@ func TestRecipeThreeSides(t *testing.T) {
 		// Each machine has a registration, and no registration outlives its machine.
 		runners := reconcile.NewQueue[string]()
 		registered := &keep.Set[string, instance, string]{
-			Queue:   runners,
-			Period:  time.Minute,
-			Desired: machines.list,
+			Queue:       runners,
+			Period:      time.Minute,
+			DeleteAfter: -1, // the next step of a deletion that the first Set was careful with
+			Desired:     machines.list,
 			Lookup: func(_ context.Context, name string, _ instance) (instance, bool, error) {
 				m, ok := machines.get(name)
 				return m, ok, nil

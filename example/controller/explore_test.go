@@ -53,7 +53,7 @@ func (w *world) start(k *env) {
 		Cloud: explored{k, w}, Patience: time.Second,
 	}
 	set := c.Set(k.Queue)
-	set.Period, set.Resync, set.MaxDeleted = time.Minute, 4*time.Minute, 0.9
+	set.Period, set.Resync, set.MaxDeleted, set.DeleteAfter = time.Minute, 4*time.Minute, 0.9, -1
 	set.Desired = func(context.Context) (map[cloud.ID]cloud.Spec, error) { return w.desired, nil }
 	set.Lookup = func(_ context.Context, id cloud.ID, _ cloud.Spec) (cloud.Spec, bool, error) {
 		spec, ok := w.desired[id]

@@ -79,6 +79,7 @@ func run(ctx context.Context, o options, stdout io.Writer) error {
 	c := &bucket.Controller{Store: store, Owner: o.owner, Purge: o.purge}
 	set := c.Set(queue)
 	set.Name, set.Period, set.Jitter, set.Resync, set.MaxDeleted = "buckets", o.poll, 0.1, o.recheck, o.maxDeleted
+	set.DeleteAfter = -1 // a valid file is complete
 	set.Desired = func(ctx context.Context) (specs, error) {
 		all, _ := read(ctx)
 		return all, nil

@@ -49,7 +49,7 @@ func startOn(env *reconciletest.Env[string], s *fakeStore) {
 	}
 	c := &Controller{Store: store, Owner: "us"}
 	set := c.Set(env.Queue)
-	set.Period, set.Resync = 2*time.Minute, 5*time.Minute
+	set.Period, set.Resync, set.DeleteAfter = 2*time.Minute, 5*time.Minute, -1
 	set.Desired = func(context.Context) (map[string]Spec, error) { return maps.Clone(s.specs), nil }
 	set.Lookup = func(_ context.Context, name string, _ Spec) (Spec, bool, error) {
 		spec, ok := s.specs[name]

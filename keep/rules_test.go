@@ -1,0 +1,364 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package keep_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/keep"
+	"github.com/reconkernel/reconcile/supervise"
+)
+
+// logs has the Set log into a text, of a goroutine at a time.
+func (w *world) logs() *bytes.Buffer {
+	var text bytes.Buffer
+	w.set.Logger = slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Duration("at", time.Since(w.begun))
+		}
+		return a
+	}}))
+	return &text
+}
+
+// TestNothingHappensBeforeTheFirstPair that is complete, whichever listing fails; or before
+// Actual has failed for five Periods.
+func TestNothingHappensBeforeTheFirstPair(t *testing.T) {
+	bubble(t, 100, func(w *world) {
+		w.set.Resync = -1
+		w.do(func() { w.actual["t07"] = "0"; delete(w.actual, "t08") })
+		w.answerActual(downAt(w, 0))
+		w.start()
+		w.queue.Enqueue("t07")
+		w.wait(500 * time.Millisecond)
+		if state := w.queue.State("t07"); !strings.Contains(fmt.Sprint(state.Err), "have not been listed yet") {
+			t.Errorf("the state of an event before the first pair is %+v", state)
+		}
+		w.wait(time.Hour)
+		w.took("1s +t07", "1s +t08")
+		if w.ensured != 2 {
+			t.Errorf("%d things were ensured, want the two that are out of sync", w.ensured)
+		}
+	})
+	bubble(t, 3, func(w *world) {
+		w.set.Resync = -1
+		w.do(func() { delete(w.actual, "t01") })
+		w.answerActual(down)
+		w.start()
+		w.wait(6 * time.Minute) // the listings begin at 0s, 1s, 3s … 63s, 123s … 303s
+		w.took("5m3s +t01")
+		w.do(func() {
+			if w.ensured != 3 {
+				t.Errorf("%d things were ensured without Actual, want all three once", w.ensured)
+			}
+		})
+	})
+}
+
+// TestListingThatHangs deletes nothing by the listings before it, warns, and goes on.
+func TestListingThatHangs(t *testing.T) {
+	for _, side := range []string{"Actual", "Desired"} {
+		bubble(t, 20, func(w *world) {
+			text := w.logs()
+			hang := make(chan struct{})
+			stuck := func(_ context.Context, all map[string]string) (map[string]string, error) { <-hang; return all, nil }
+			w.do(func() { w.deletes = func(string) error { return errDown } })
+			w.retry = reconcile.Backoff(time.Second, time.Second)
+			w.start()
+			w.wait(time.Second)
+			w.do(func() { delete(w.desired, "t00") })
+			w.wait(10 * time.Minute)
+			w.do(func() {
+				if w.listed = stuck; side == "Actual" {
+					w.listed, w.existing = nil, stuck
+				}
+			})
+			w.wait(time.Minute)
+			w.do(func() { w.desired["t00"] = "1" }) // again
+			w.wait(9*time.Minute + 59*time.Second)  // until the context of the listing of 11m has ended
+			w.do(func() { w.deletes = nil })
+			w.wait(time.Hour)
+			w.took()
+			if state := w.queue.State("t00"); state.Err == nil || !strings.Contains(state.Err.Error(), "has not returned, though its context ended") {
+				t.Errorf("%s: the item waits because of %v", side, state.Err)
+			}
+			w.do(func() { w.listed, w.existing = nil, nil })
+			close(hang)
+			w.wait(time.Hour)
+			w.took()
+			for _, line := range []string{"at=21m1s level=WARN", "at=31m2s level=WARN", "at=51m4s level=WARN"} {
+				line += ` msg="listing has not returned, though its context ended" set="" listing=` + side
+				if !strings.Contains(text.String(), line) {
+					t.Errorf("%s: want %q in\n%s", side, line, text)
+				}
+			}
+		})
+	}
+}
+
+// TestOffers counts the calls of a day for one thing that stays as it is.
+func TestOffers(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		answer error
+		retry  reconcile.RetryPolicy
+		want   int // 1,440 listings
+	}{
+		{"nil", nil, nil, 362},
+		{"Terminal", reconcile.Terminal(errDown), nil, 361},
+		{"no retry", errDown, reconcile.NoRetry, 361},
+		{"three retries", errDown, reconcile.Backoff(time.Second, time.Minute).Limit(3), 1444},
+		{"retries", errDown, nil, 395},
+	} {
+		for _, what := range []string{"missing", "different", "surplus", "Absent"} {
+			bubble(t, 20, func(w *world) {
+				calls := 0
+				w.retry, w.set.Resync, w.set.DeleteAfter = c.retry, -1, -1
+				w.set.Ensure = func(context.Context, string, string) error { calls++; return c.answer }
+				w.set.Delete = w.set.Ensure
+				switch what {
+				case "missing":
+					delete(w.actual, "t00")
+				case "different":
+					w.actual["t00"] = "0"
+				case "surplus":
+					delete(w.desired, "t00")
+				case "Absent":
+					w.desired["t00"] = gone
+				}
+				w.start()
+				w.wait(24*time.Hour - time.Second)
+				if calls < c.want-8 || calls > c.want+8 {
+					t.Errorf("%s, whose function returns %s: %d calls in a day, want %d", what, c.name, calls, c.want)
+				}
+			})
+		}
+	}
+}
+
+// TestChangeInSyncIsNoEvent, whatever reflect.DeepEqual says, unless there is no InSync.
+func TestChangeInSyncIsNoEvent(t *testing.T) {
+	for _, c := range []struct {
+		inSync func(float64, string) bool
+		want   int
+	}{{func(float64, string) bool { return true }, 0}, {nil, 61}} {
+		bubble(t, 1, func(w *world) {
+			ensured := 0
+			set := &keep.Set[string, float64, string]{
+				Period: time.Minute, Resync: -1, InSync: c.inSync,
+				Desired: func(context.Context) (map[string]float64, error) { return map[string]float64{"a": math.NaN()}, nil },
+				Actual:  func(context.Context) (map[string]string, error) { return map[string]string{"a": ""}, nil },
+				Ensure:  func(context.Context, string, float64) error { ensured++; return nil },
+				Delete:  func(context.Context, string, string) error { return nil },
+			}
+			ctx, cancel := context.WithTimeout(w.t.Context(), time.Hour+time.Second)
+			defer cancel()
+			if err := set.Run(ctx); err != nil || ensured != c.want {
+				t.Errorf("Run returned %v, and a value that differs from itself was ensured %d times, want %d", err, ensured, c.want)
+			}
+		})
+	}
+}
+
+// TestNothingWithoutAccept deletes only what an operator accepts, with MaxDeleted below 0.
+func TestNothingWithoutAccept(t *testing.T) {
+	bubble(t, 20, func(w *world) {
+		w.set.MaxDeleted = -1
+		w.start()
+		w.wait(time.Second)
+		w.do(func() { delete(w.desired, "t00"); w.desired["t01"] = gone; delete(w.actual, "t02") })
+		w.wait(time.Hour)
+		w.took("1m0s +t02")
+		_, shown := w.set.Rejected()
+		if want := "keep: too many things would be deleted at once: 2, first [t00 t01]"; fmt.Sprint(shown) != want {
+			t.Errorf("Rejected is %v, want %s", shown, want)
+		}
+		w.do(func() { delete(w.desired, "t03") })
+		w.wait(10 * time.Minute)
+		if err := w.set.Accept(shown); err != nil {
+			t.Error(err)
+		}
+		w.wait(time.Hour)
+		w.took("1h10m1s -t00", "1h10m1s -t01")
+	})
+}
+
+// TestEventBeforeTheListing makes Run list, and says what its item waits for.
+func TestEventBeforeTheListing(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		change  func(w *world)
+		deleted string
+	}{
+		{"Absent", func(w *world) { w.desired["t00"] = gone }, "2m30s -t00"},
+		{"not desired", func(w *world) { delete(w.desired, "t00") }, "6m30s -t00"},
+		{"the listings lag", func(w *world) {
+			delete(w.desired, "t00")
+			w.listed = func(_ context.Context, all map[string]string) (map[string]string, error) {
+				if time.Since(w.begun) < 10*time.Minute {
+					all["t00"] = "1"
+				}
+				return all, nil
+			}
+		}, "15m30s -t00"},
+	} {
+		bubble(t, 20, func(w *world) {
+			w.set.Resync = -1
+			w.withLookup()
+			w.start()
+			w.wait(90 * time.Second)
+			w.do(func() { c.change(w) })
+			w.queue.Enqueue("t00")
+			w.wait(500 * time.Millisecond)
+			if state := w.queue.State("t00"); !strings.Contains(fmt.Sprint(state.Err), "must say") && !strings.Contains(fmt.Sprint(state.Err), "must confirm that") {
+				t.Errorf("%s: the item waits because of %v", c.name, state.Err)
+			}
+			w.wait(30 * time.Minute)
+			w.took(c.deleted)
+			if n := w.queue.Stats().Taken; n > 14 {
+				t.Errorf("%s: %d runs", c.name, n)
+			}
+		})
+	}
+}
+
+// TestDeletedAgain warns of a thing that another name creates, and only of that.
+func TestDeletedAgain(t *testing.T) {
+	bubble(t, 20, func(w *world) {
+		text := w.logs()
+		w.set.Name = "things"
+		w.desired["WWW"] = "1"
+		ensure, removed := w.set.Ensure, w.set.Delete
+		w.set.Ensure = func(ctx context.Context, key, desired string) error {
+			return ensure(ctx, strings.ToLower(key), desired)
+		}
+		late := 0
+		w.set.Delete = func(ctx context.Context, key, actual string) error {
+			if late++; late < 3 {
+				return nil // the provider takes two listings to delete it
+			}
+			return removed(ctx, key, actual)
+		}
+		w.start()
+		w.wait(time.Hour)
+		w.stop()
+		lines := strings.Count(text.String(), `level=WARN msg="deleted again: do Desired and Actual spell this key alike?" set=things key=www`)
+		if n := w.deleted(); n != 7 || lines != n-1 {
+			t.Errorf("%d deletions, and %d warnings, want one for each after the first:\n%s", n, lines, text)
+		}
+	})
+}
+
+// TestRunWithoutAQueue runs the items too, as the Reconciler says, and takes events before Run.
+func TestRunWithoutAQueue(t *testing.T) {
+	bubble(t, 20, func(w *world) {
+		text := w.logs()
+		w.do(func() { delete(w.actual, "t00"); delete(w.actual, "t01") })
+		var results atomic.Int32
+		w.set.Resync = -1
+		w.set.Reconciler = &reconcile.Reconciler[string]{
+			Queue: reconcile.NewQueue[string](), Workers: 2,
+			OnResult: func(reconcile.Result[string]) { results.Add(1) },
+		}
+		ensure := w.set.Ensure
+		w.set.Ensure = func(ctx context.Context, key, desired string) error {
+			time.Sleep(10 * time.Second)
+			return ensure(ctx, key, desired)
+		}
+		w.set.Enqueue("t02")
+		ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
+		defer cancel()
+		time.AfterFunc(25*time.Second, func() { w.set.Enqueue("t03") }) // finished by its Grace
+		w.set.Reconciler.Grace = time.Minute
+		group := supervise.Group{Logger: w.set.Logger}
+		group.Add("set", w.set)
+		if err := group.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(w.begun); took != 35*time.Second || results.Load() < 4 || w.ensured != 4 {
+			t.Errorf("after %v there were %d results, and %d things were ensured, want 35s, 4 and 4", took, results.Load(), w.ensured)
+		}
+		w.took("10s +t00", "20s +t01")
+		w.set.Reconciler = nil
+		w.ensures = func() error { return errDown }
+		w.set.Ensure = ensure
+		w.do(func() { delete(w.actual, "t00") })
+		ctx, cancel = context.WithTimeout(w.t.Context(), time.Hour)
+		defer cancel()
+		begun := strings.Count(text.String(), "503")
+		if err := w.set.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		if n := strings.Count(text.String(), "503") - begun; n < 60 || n > 130 {
+			t.Errorf("a thing that fails was retried %d times in an hour, want each Period at least", n)
+		}
+	})
+}
+
+// TestApplyPlan makes only the changes of the plan, and names the others.
+func TestApplyPlan(t *testing.T) {
+	bubble(t, 30, func(w *world) {
+		text := w.logs()
+		w.do(func() {
+			delete(w.desired, "t00")
+			w.actual["t05"] = "0"
+			delete(w.actual, "t06")
+			w.desired["t07"] = "2"
+		})
+		plan, err := w.set.Plan(w.t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.do(func() {
+			delete(w.desired, "t01")
+			delete(w.desired, "t02")
+			delete(w.actual, "t05")
+			delete(w.actual, "t08")
+			w.actual["t07"] = "2"
+			w.actual["t09"] = "0"
+		})
+		err = w.set.ApplyPlan(w.t.Context(), plan, nil)
+		if want := "keep: not in the plan, and not done:\n+ t08\n~ t09\n- t01\n- t02\n1 to create, 1 to update, 2 to delete"; err == nil || err.Error() != want {
+			t.Errorf("ApplyPlan returned %v, want %q", err, want)
+		}
+		w.took("0s +t05", "0s +t06", "5m0s -t00")
+		if want := `at=0s level=INFO msg="waiting before the next listings, which must confirm deletions" set="" deletions=1 for=5m0s`; !strings.Contains(text.String(), want) {
+			t.Errorf("want %q in\n%s", want, text)
+		}
+		w.answer(empty)
+		if err := w.set.ApplyPlan(w.t.Context(), keep.Plan[string]{Delete: []string{"t01"}}, nil); !errors.Is(err, keep.ErrTooMany) {
+			t.Errorf("ApplyPlan returned %v, want ErrTooMany", err)
+		}
+	})
+}
+
+// TestPlanText has a line for each key, whatever its text is, and logs nothing.
+func TestPlanText(t *testing.T) {
+	bubble(t, 5, func(w *world) {
+		text := w.logs()
+		w.actual["x\n- t00"], w.actual["\x1b[1A"], w.actual["\xff"] = "1", "1", "1"
+		w.set.MaxDeleted = 0.5
+		if p, err := w.set.Plan(w.t.Context()); err != nil || p.String() != `- "\x1b[1A"`+"\n"+`- "x\n- t00"`+"\n"+`- "\xff"`+"\n0 to create, 0 to update, 3 to delete" {
+			t.Errorf("the plan is %s, %v", p, err)
+		}
+		w.set.MaxDeleted = 0.1
+		p, err := w.set.Plan(w.t.Context())
+		if want := `keep: too many things would be deleted at once: 3, first "[\x1b[1A x\n- t00 \xff]"` + "\n0 to create, 0 to update, 0 to delete, 3 rejected"; err != nil || p.String() != want {
+			t.Errorf("the plan is %s, %v, want %s", p, err, want)
+		}
+		if text.Len() > 0 {
+			t.Errorf("Plan logs %s", text)
+		}
+	})
+}

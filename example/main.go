@@ -119,7 +119,7 @@ func run(ctx context.Context, o options, fake *cloud.Fake, stdout io.Writer) err
 		return err
 	}
 	calls := &gate.Gate{Pause: c.Pause}
-	page := &statuspage.Loop[cloud.ID]{Name: "assets", Queue: queue, Wanted: desired}
+	page := &statuspage.Loop[cloud.ID]{Name: "assets", Queue: queue, Desired: desired}
 	group := &statuspage.Group{Name: "Runners"}
 	group.Add("assets", &reconcile.Reconciler[cloud.ID]{
 		Name: "assets", Queue: queue, Reconcile: assets.Reconcile,

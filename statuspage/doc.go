@@ -33,7 +33,7 @@
 // whose next run was cancelled, is idle.
 //
 // A deleted item counts as in sync until the page forgets its last run. To leave it out,
-// set Loop.Wanted.
+// set Loop.Desired.
 //
 // # Cost
 //

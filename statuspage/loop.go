@@ -36,11 +36,11 @@ type Loop[T comparable] struct {
 	// each item once per [Page.Refresh], and only while the page has readers.
 	Format func(item T) string
 
-	// Wanted reports whether an item is still desired. Nil means that all items are. If
+	// Desired reports whether an item is still desired. Nil means that all items are. If
 	// it returns false for an item that is not in the queue and whose last run succeeded,
 	// the page neither shows nor counts the item. It is called as often as Format, from
 	// any goroutine.
-	Wanted func(item T) bool
+	Desired func(item T) bool
 
 	// ReadOnly disables the actions for the items of this loop, even with
 	// [Page.AllowActions].
@@ -153,7 +153,7 @@ func (l *Loop[T]) newRow(item T, s reconcile.State) (r row) {
 
 // gone reports whether nothing is left of an item whose last run was this one.
 func (l *Loop[T]) gone(item T, last run) (gone bool) {
-	if l.Wanted == nil || last.Outcome != reconcile.OutcomeSucceeded {
+	if l.Desired == nil || last.Outcome != reconcile.OutcomeSucceeded {
 		return false
 	}
 	defer func() {
@@ -161,7 +161,7 @@ func (l *Loop[T]) gone(item T, last run) (gone bool) {
 			gone = false // it is shown, as nobody knows better
 		}
 	}()
-	return !l.Wanted(item)
+	return !l.Desired(item)
 }
 
 // A loop is a Loop whatever its items are.

@@ -396,29 +396,29 @@ type level int
 
 func (l level) String() string { panic(l) }
 
-// TestWanted has deleted items: an item that is no longer desired is shown and counted
+// TestDesired has deleted items: an item that is no longer desired is shown and counted
 // until its last run has succeeded.
-func TestWanted(t *testing.T) {
+func TestDesired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 8)
-		unwanted := ""
-		w.loop.Wanted = func(item string) bool {
-			if unwanted == "panic" {
+		undesired := ""
+		w.loop.Desired = func(item string) bool {
+			if undesired == "panic" {
 				panic("the desired state cannot be read")
 			}
-			return item != unwanted
+			return item != undesired
 		}
 		w.fill()
 		for _, test := range []struct {
-			unwanted string
-			want     int
+			undesired string
+			want      int
 		}{{"", 7}, {"well", 6}, {"refused", 7}, {"retrying", 7}, {"fine", 7}, {"panic", 7}} {
-			unwanted = test.unwanted
+			undesired = test.undesired
 			time.Sleep(time.Minute) // then there is another snapshot
 			var all items
 			fromJSON(t, get(t, w.page, "/items.json"), &all)
 			if len(all.Items) != test.want {
-				t.Errorf("with %q unwanted %d items are shown, want %d", test.unwanted, len(all.Items), test.want)
+				t.Errorf("with %q undesired %d items are shown, want %d", test.undesired, len(all.Items), test.want)
 			}
 		}
 	})

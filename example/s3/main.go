@@ -119,7 +119,7 @@ func run(ctx context.Context, o options, stdout io.Writer) error {
 	group := &statuspage.Group{Name: "Runners"}
 	if o.http != "" {
 		desired := func(name string) bool { _, ok, _, _ := set.Listed(name); return ok }
-		buckets := &statuspage.Loop[string]{Name: "buckets", Queue: queue, Wanted: desired}
+		buckets := &statuspage.Loop[string]{Name: "buckets", Queue: queue, Desired: desired}
 		loop.OnResult = buckets.OnResult(nil)
 		page := statuspage.New(buckets, &statuspage.Listing{Name: "buckets", Of: set}, &statuspage.Gate{Name: "store", Gate: calls}, group)
 		page.Title, page.AllowActions = "Buckets", true // whoever reaches the page may press its buttons

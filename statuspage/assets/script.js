@@ -76,8 +76,8 @@
   // morph makes the children of a node like those of another, and keeps those
   // that are there already: known by their keys, or else by their order.
   function morph(have, want) {
-    const wanted = [...want.childNodes];
-    const keys = new Set(wanted.map(keyOf));
+    const desired = [...want.childNodes];
+    const keys = new Set(desired.map(keyOf));
     const keyed = new Map();
     for (const child of [...have.children]) {
       const key = keyOf(child);
@@ -85,7 +85,7 @@
       else if (key !== null) child.remove();
     }
     let at = have.firstChild;
-    for (const next of wanted) {
+    for (const next of desired) {
       const key = keyOf(next);
       const old = key === null ? at : keyed.get(key);
       if (!old || keyOf(old) !== key || old.nodeName !== next.nodeName) {
@@ -103,7 +103,7 @@
       attributes(old, next);
       morph(old, next);
     }
-    while (have.childNodes.length > wanted.length) have.lastChild.remove();
+    while (have.childNodes.length > desired.length) have.lastChild.remove();
   }
 
   function attributes(have, want) {

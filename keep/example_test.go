@@ -10,9 +10,7 @@ import (
 	"maps"
 	"time"
 
-	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/keep"
-	"github.com/reconkernel/reconcile/supervise"
 )
 
 // A server is what a file of desired servers has.
@@ -59,9 +57,7 @@ func Example() {
 	}
 	cloud := &provider{machines: map[string]machine{}}
 
-	queue := reconcile.NewQueue[string]()
 	servers := &keep.Set[string, server, machine]{
-		Queue:   queue,
 		Period:  time.Minute,
 		Desired: desired,
 		Actual:  cloud.list,
@@ -70,9 +66,6 @@ func Example() {
 		Delete:  cloud.delete,
 		Absent:  func(s server) bool { return s.Absent },
 	}
-	var group supervise.Group
-	group.Add("list", servers)
-	group.Add("servers", &reconcile.Reconciler[string]{Queue: queue, Reconcile: servers.Reconcile})
 
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -81,7 +74,7 @@ func Example() {
 			cancel() // a service goes on
 		}
 	}
-	if err := group.Run(ctx); err != nil {
+	if err := servers.Run(ctx); err != nil {
 		fmt.Println(err)
 	}
 	// Unordered output:

@@ -75,11 +75,9 @@ func (t *table[V]) size() int {
 // runSet runs a Set and its Reconciler for d.
 func runSet[K comparable, D, A any](t *testing.T, set *keep.Set[K, D, A], d time.Duration, more ...reconcile.Runner) {
 	t.Helper()
-	queue := reconcile.NewQueue[K]()
-	set.Queue = queue
+	set.Reconciler = &reconcile.Reconciler[K]{Workers: 10}
 	group := supervise.Group{Logger: quiet}
 	group.Add("set", set)
-	group.Add("things", &reconcile.Reconciler[K]{Queue: queue, Reconcile: set.Reconcile, Workers: 10})
 	for i, r := range more {
 		group.Add(fmt.Sprint("more ", i), r)
 	}
@@ -402,6 +400,226 @@ func TestRecipeLookupByID(t *testing.T) {
 		runSet(t, servers, 10*time.Minute) // a restart: last is not known
 		if n := deleted.Load(); n != 0 {
 			t.Errorf("%d machines were deleted", n)
+		}
+	})
+}
+
+// A parser reads one record.
+func parse(text string) (server, error) {
+	if text == "" {
+		return server{}, errors.New("no size")
+	}
+	return server{Size: text}, nil
+}
+
+func TestRecipeOneBadRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rows, machines := &table[string]{}, &table[instance]{}
+		for name, s := range first(fleet()).rows {
+			rows.put(name, s.Size)
+			machines.put(name, instance{Size: s.Size})
+		}
+		last := map[string]server{} // as they were read last; in one goroutine at a time
+		desired := func(ctx context.Context) (map[string]server, error) {
+			all, err := rows.list(ctx)
+			servers := map[string]server{}
+			for name, text := range all {
+				s, bad := parse(text)
+				if bad != nil {
+					old, known := last[name]
+					if !known {
+						return nil, fmt.Errorf("%s: %w", name, bad) // after a restart: an incomplete listing
+					}
+					s = old
+				}
+				servers[name] = s
+			}
+			last = servers
+			return servers, err
+		}
+		set := keepMachines(desired, machines.list, machines)
+		time.AfterFunc(90*time.Second, func() { rows.put("web-07", ""); rows.put("new", "s") })
+		runSet(t, set, time.Hour)
+		if _, ok := machines.get("web-07"); !ok || machines.size() != 21 {
+			t.Errorf("%d machines, with the bad record %t, want 21 and true", machines.size(), ok)
+		}
+	})
+}
+
+func first[A, B any](a A, _ B) A { return a }
+
+// keepMachines returns a Set of these machines, which creates and deletes them.
+func keepMachines(desired func(context.Context) (map[string]server, error), actual func(context.Context) (map[string]instance, error), machines *table[instance]) *keep.Set[string, server, instance] {
+	return &keep.Set[string, server, instance]{
+		Period: time.Minute, Desired: desired, Actual: actual,
+		InSync: func(s server, m instance) bool { return s.Size == m.Size },
+		Ensure: func(_ context.Context, name string, s server) error {
+			machines.put(name, instance{ID: "i-" + name, Size: s.Size})
+			return nil
+		},
+		Delete: func(_ context.Context, name string, _ instance) error { machines.remove(name); return nil },
+	}
+}
+
+func TestRecipeMoves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type owned struct{ Team string }
+		happened := newDiary()
+		records, things := &table[owned]{}, &table[owned]{} // a thing has the mark of its team
+		for i := range 20 {
+			records.put(fmt.Sprint("a-", i), owned{"a"})
+			records.put(fmt.Sprint("b-", i), owned{"b"})
+		}
+		things.rows = maps.Clone(records.rows)
+		of := func(t *table[owned], team string) func(context.Context) (map[string]owned, error) {
+			return func(ctx context.Context) (map[string]owned, error) {
+				all, err := t.list(ctx)
+				maps.DeleteFunc(all, func(_ string, o owned) bool { return o.Team != team })
+				return all, err
+			}
+		}
+		set := func(team string) *keep.Set[string, owned, owned] {
+			return &keep.Set[string, owned, owned]{
+				Period: time.Minute, Desired: of(records, team), Actual: of(things, team),
+				InSync: func(owned, owned) bool { return true },
+				Ensure: func(_ context.Context, name string, _ owned) error {
+					if o, exists := things.get(name); exists && o.Team != team {
+						// The record is ours now, so take the mark over. Create nothing.
+						happened.note("%s takes %s over", team, name)
+					}
+					things.put(name, owned{team})
+					return nil
+				},
+				Delete: func(_ context.Context, name string, listed owned) error {
+					if o, _ := things.get(name); o != listed {
+						return nil // it has the mark of another team by now
+					}
+					happened.note("%s deletes %s", team, name)
+					things.remove(name)
+					return nil
+				},
+			}
+		}
+		time.AfterFunc(90*time.Second, func() { records.put("a-7", owned{"b"}) })
+		runSet(t, set("a"), time.Hour, set("b"))
+		happened.check(t, "\n2m0s    b takes a-7 over\n")
+	})
+}
+
+func TestRecipeDeadNamesakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type vm struct {
+			Name string
+			Dead bool
+		}
+		records, _ := fleet()
+		byID := &table[vm]{}
+		create := func(name string) { byID.put(fmt.Sprint("i-", byID.size()), vm{Name: name}) }
+		set := &keep.Set[string, server, string]{
+			Period: time.Minute, Desired: records.list,
+			Actual: func(ctx context.Context) (map[string]string, error) {
+				all, err := byID.list(ctx)
+				ids := map[string]string{}
+				for id, m := range all {
+					if m.Dead {
+						continue // it is listed for an hour after its end
+					}
+					if ids[m.Name] != "" {
+						return nil, fmt.Errorf("two machines are named %s", m.Name)
+					}
+					ids[m.Name] = id
+				}
+				return ids, err
+			},
+			InSync: func(server, string) bool { return true },
+			Ensure: func(_ context.Context, name string, _ server) error {
+				all, _ := byID.list(context.Background())
+				for _, m := range all {
+					if m.Name == name && !m.Dead {
+						return nil
+					}
+				}
+				create(name)
+				return nil
+			},
+			Delete: func(_ context.Context, _, id string) error { byID.remove(id); return nil },
+		}
+		for i := range 31 { // another machine dies each 45 minutes
+			time.AfterFunc(time.Duration(i+1)*45*time.Minute, func() {
+				all, _ := byID.list(context.Background())
+				for id, m := range all {
+					if m.Name == fmt.Sprintf("web-%02d", i%20) && !m.Dead {
+						byID.put(id, vm{m.Name, true})
+					}
+				}
+			})
+		}
+		runSet(t, set, 24*time.Hour)
+		if n := byID.size(); n != 20+31 {
+			t.Errorf("%d machines were created, want 20 and one for each of 31 that died", n)
+		}
+	})
+}
+
+func TestRecipeShards(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		records, machines := fleet()
+		const shards uint32 = 3
+		var sets []reconcile.Runner
+		for i := range shards {
+			mine := func(name string) bool { return owns(name, i, shards) }
+			set := keepMachines(only(records.list, mine), only(machines.list, mine), machines)
+			set.Name = fmt.Sprint("shard ", i)
+			sets = append(sets, set)
+		}
+		time.AfterFunc(90*time.Second, func() { records.put("new", server{Size: "s"}); records.remove("web-03") })
+		runSet(t, sets[0].(*keep.Set[string, server, instance]), time.Hour, sets[1:]...)
+		if _, old := machines.get("web-03"); old || machines.size() != 20 {
+			t.Errorf("%d machines, with the old one %t, want 20 and false", machines.size(), old)
+		}
+	})
+}
+
+// only lists the things of one shard. Both sides need it: a Set whose Actual lists all
+// things deletes those of the other shards.
+func only[V any](list func(context.Context) (map[string]V, error), mine func(string) bool) func(context.Context) (map[string]V, error) {
+	return func(ctx context.Context) (map[string]V, error) {
+		all, err := list(ctx)
+		maps.DeleteFunc(all, func(name string, _ V) bool { return !mine(name) })
+		return all, err
+	}
+}
+
+func TestRecipePages(t *testing.T) {
+	calls := 0
+	page := func(_ context.Context, n int) ([]string, error) { // 51 pages; each 50th call fails
+		if calls++; calls%50 == 0 {
+			return nil, errNoID
+		}
+		return []string{fmt.Sprint("thing-", n)}, nil
+	}
+	actual := func(ctx context.Context) (map[string]string, error) {
+		all := map[string]string{}
+		for n := range 51 {
+			names, err := page(ctx, n)
+			for try := 1; err != nil && try < 4 && ctx.Err() == nil; try++ {
+				time.Sleep(time.Second << try)
+				names, err = page(ctx, n)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("page %d: %w", n, err)
+			}
+			for _, name := range names {
+				all[name] = name
+			}
+		}
+		return all, nil
+	}
+	synctest.Test(t, func(t *testing.T) {
+		for range 100 {
+			if all, err := actual(t.Context()); err != nil || len(all) != 51 {
+				t.Errorf("the listing has %d things, %v", len(all), err)
+			}
 		}
 	})
 }

@@ -18,7 +18,6 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/keep"
-	"github.com/reconkernel/reconcile/supervise"
 	"github.com/reconkernel/reconcile/tracker"
 )
 
@@ -74,9 +73,8 @@ func run(ctx context.Context, desired, out string) error {
 	}
 	defer root.Close()
 	f := folder{root}
-	queue := reconcile.NewQueue[string]()
 	files := &keep.Set[string, string, string]{
-		Queue:   queue,
+		Name:    "files",
 		Period:  2 * time.Second,
 		Desired: tracker.FromFile(desired, parse),
 		Actual:  f.actual,
@@ -84,10 +82,7 @@ func run(ctx context.Context, desired, out string) error {
 		Ensure:  f.ensure,
 		Delete:  f.delete,
 	}
-	var group supervise.Group
-	group.Add("list", files)
-	group.Add("files", &reconcile.Reconciler[string]{Name: "files", Queue: queue, Reconcile: files.Reconcile})
-	return group.Run(ctx)
+	return files.Run(ctx)
 }
 
 func main() {

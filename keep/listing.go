@@ -24,35 +24,41 @@ import (
 // known is what the listings have shown. A pair of listings makes a new one, and its maps
 // are not changed afterwards, except for runs.
 type known[K comparable, D, A any] struct {
-	desired    map[K]D          // of the last complete listing; nil if there was none
-	before     map[K]D          // the same, also if an earlier Run listed it: what differs now is an event
-	actual     map[K]A          // the same
-	listed     bool             // the last pair has listed Actual
-	complete   bool             // and Desired, and Run or Apply goes on
-	late       bool             // the listing in progress has not returned, though its context ended
-	ready      bool             // there was a complete pair, or Actual has failed for too long
-	todo       map[K]bool       // desired and missing, or not in sync: whether that is new, or a value has changed
-	surplus    map[K]surplus[D] // existing, and not desired or Absent
-	runs       map[K]run        // of the keys of todo and surplus; Reconcile changes it
-	rejection  error            // of the last complete pair: nil or a *Rejection[K]
-	rejectedAt time.Time        // when the first of those in a row ended
-	acceptedAt time.Time        // when the last pair that was complete and not rejected ended, or Run began
-	start      time.Time        // when the first pair began
-	swept      time.Duration    // the time from then to the start of the last pair, for Resync
-	stats      Stats            // of the last pair
-	rejections int              // in a row, for the log
-	panics     int              // pairs with a panic, for the log
+	desired map[K]D // of the last complete listing; nil if there was none
+	before  map[K]D // the same, also if an earlier Run listed it: what differs now is an event
+	actual  map[K]A // the same as desired
+
+	listed   bool // the last pair has listed Actual
+	complete bool // and Desired, and Run or Apply goes on
+	late     bool // the listing in progress has not returned, though its context ended
+	ready    bool // there was a complete pair, or Actual has failed for too long
+
+	todo    map[K]bool       // desired and missing, or not in sync: whether that is new, or a value has changed
+	surplus map[K]surplus[D] // existing, and not desired or Absent
+	runs    map[K]run        // of the keys of todo and surplus; Reconcile changes it
+	stats   Stats            // of the last pair
+
+	// Of the last complete pair: nil or a *Rejection[K], when the first of those in a row
+	// ended, and when the last pair that was accepted ended, or Run began.
+	rejection              error
+	rejectedAt, acceptedAt time.Time
+
+	start              time.Time     // when the first pair began
+	swept              time.Duration // the time from then to the start of the last pair, for Resync
+	rejections, panics int           // pairs in a row, for the log
 }
 
 // surplus is an existing thing that is to be deleted, in time.
 type surplus[D any] struct {
-	absent    bool      // Desired lists it, as Absent, and no operator has to accept that
-	since     time.Time // when the first complete pair ended that says so, as each one after it; zero if none does
-	agreed    time.Time // the same of the accepted pairs
-	confirmed bool      // a pair that began long enough after that says so too
-	allowed   bool      // an accepted pair says so, or an operator
-	last      D         // its last desired state
-	keeps     bool      // which is to be kept until it is allowed
+	absent    bool // Desired lists it, as Absent, and no operator has to accept that
+	allowed   bool // an accepted pair says so, or an operator
+	confirmed bool // a pair that began long enough after the first says so too
+	keeps     bool // its last desired state is to be kept until it is allowed
+	last      D
+
+	// When the first complete pair ended that says so, as each one after it, and the same
+	// of the accepted pairs; zero if none does.
+	since, agreed time.Time
 }
 
 // A run is the last run of a key that is out of sync or surplus.
@@ -147,9 +153,8 @@ func (s *Set[K, D, A]) list(ctx context.Context, old known[K, D, A], how how[K])
 	if errDesired == nil {
 		p.next.before = p.next.desired
 	}
-	p.next.listed = errActual == nil
+	p.next.listed, p.next.start = errActual == nil, cmp.Or(old.start, p.begun)
 	p.next.complete = errActual == nil && errDesired == nil // 2
-	p.next.start = cmp.Or(old.start, p.begun)
 	p.next.swept = p.begun.Sub(p.next.start)
 	p.next.ready = old.ready || p.next.complete || p.next.desired != nil && p.next.swept >= 5*s.Period
 	if err := alone(func() error { p.compare(); return nil }, nil); err != nil { // 2: a Goexit of Absent or InSync
@@ -390,10 +395,9 @@ func (p *pair[K, D, A]) count() {
 	for key := range k.todo {
 		if _, exists := k.actual[key]; exists {
 			k.stats.OutOfSync++
-		} else {
-			k.stats.Missing++
 		}
 	}
+	k.stats.Missing = len(k.todo) - k.stats.OutOfSync
 	if k.rejection != nil {
 		k.stats.Rejected = len(p.newly)
 	}
@@ -413,8 +417,7 @@ func (p *pair[K, D, A]) logFaults() {
 }
 
 func (s *Set[K, D, A]) snapshot() (known[K, D, A], map[K]struct{}) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
+	defer s.lock()()
 	k := s.known
 	k.runs = maps.Clone(k.runs)
 	return k, maps.Clone(s.accepted)
@@ -422,8 +425,7 @@ func (s *Set[K, D, A]) snapshot() (known[K, D, A], map[K]struct{}) {
 
 // commit makes next known, which was made of old.
 func (s *Set[K, D, A]) commit(old, next known[K, D, A]) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	next.runs = maps.Clone(next.runs)
 	for key, last := range s.known.runs {
 		if !next.todo[key] && (last.state == running || last != old.runs[key]) { // it has changed since the listing began
@@ -485,8 +487,7 @@ func (k *known[K, D, A]) inSync(key K) bool {
 // woken returns the keys whose items wait, and have to know more: the reason has ended or
 // is another one, or the thing is not in sync any more.
 func (s *Set[K, D, A]) woken(next known[K, D, A]) map[K]struct{} {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
+	defer s.lock()()
 	keys := map[K]struct{}{}
 	for key, reason := range s.waiting {
 		if drifted := next.listed && next.todo[key]; drifted || next.blocked(key) != reason {

@@ -30,12 +30,9 @@ type Plan[K comparable] struct {
 // line, without a line end, has the counts.
 func (p Plan[K]) String() string {
 	var b strings.Builder
-	for _, part := range []struct {
-		sign string
-		keys []K
-	}{{"+", p.Create}, {"~", p.Update}, {"-", p.Delete}} {
-		for _, key := range part.keys {
-			fmt.Fprintln(&b, part.sign, text(key))
+	for i, keys := range [][]K{p.Create, p.Update, p.Delete} {
+		for _, key := range keys {
+			fmt.Fprintf(&b, "%c %s\n", "+~-"[i], text(key))
 		}
 	}
 	if p.Rejected != nil {

@@ -180,7 +180,7 @@ type Set[K comparable, D, A any] struct {
 	running sync.Mutex                          // held by Run and Apply: one of them replaces known
 	poller  atomic.Pointer[reconcile.Poller[K]] // nil while Run does not go on
 
-	mu       sync.RWMutex // guards the fields below
+	mu       sync.Mutex // guards the fields below
 	known    known[K, D, A]
 	own      *reconcile.Queue[K] // nil until it is needed
 	accepted map[K]struct{}      // by an operator, still surplus, and not deleted
@@ -211,19 +211,18 @@ func (s *Set[K, D, A]) Run(ctx context.Context) error {
 	defer s.running.Unlock()
 	s.begin()
 	if s.Queue != nil {
-		return s.runListings(ctx, s.Queue)
+		return s.runListings(ctx)
 	}
-	queue := s.queue()
 	r, err := s.reconciler(ctx, s.Reconciler)
 	if err != nil {
 		return reconcile.Terminal(fmt.Errorf("keep: Set.Reconciler: %w", err))
 	}
-	r.Queue, r.Name = queue, cmp.Or(r.Name, s.Name)
+	r.Queue, r.Name = s.queue().(*reconcile.Queue[K]), cmp.Or(r.Name, s.Name)
 	if r.Retry == nil {
 		r.Retry = reconcile.Backoff(time.Second, s.Period)
 	}
 	group := supervise.Group{Logger: s.Logger}
-	group.Add("", reconcile.RunFunc(func(ctx context.Context) error { return s.runListings(ctx, queue) }))
+	group.Add("", reconcile.RunFunc(s.runListings))
 	group.Add("", &r)
 	return group.Run(ctx)
 }
@@ -237,10 +236,12 @@ func (s *Set[K, D, A]) Unwrap() reconcile.Runner {
 	return new(reconcile.Reconciler[K])
 }
 
-// queue returns the queue of Run without a Queue.
-func (s *Set[K, D, A]) queue() *reconcile.Queue[K] {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// queue returns Queue or, if that is nil, the queue of Run.
+func (s *Set[K, D, A]) queue() reconcile.Enqueuer[K] {
+	if s.Queue != nil {
+		return s.Queue
+	}
+	defer s.lock()()
 	if r := s.Reconciler; s.own == nil && r != nil {
 		s.own, _ = r.Queue.(*reconcile.Queue[K])
 	}
@@ -265,9 +266,9 @@ func (s *Set[K, D, A]) reconciler(ctx context.Context, r *reconcile.Reconciler[K
 }
 
 // runListings lists until ctx is done.
-func (s *Set[K, D, A]) runListings(ctx context.Context, queue reconcile.Enqueuer[K]) error {
+func (s *Set[K, D, A]) runListings(ctx context.Context) error {
 	defer s.end()
-	logger := cmp.Or(s.Logger, reconcile.Logger(ctx))
+	queue, logger := s.queue(), cmp.Or(s.Logger, reconcile.Logger(ctx))
 	p := &reconcile.Poller[K]{
 		Queue: queue, Period: s.Period, Jitter: s.Jitter, Name: s.Name, Logger: logger,
 		GetItems: func(context.Context) ([]K, error) { // its context ends too soon
@@ -291,9 +292,9 @@ var errRunning = errors.New("keep: Run or Apply of this Set goes on already")
 // begin forgets what an earlier Run knew, except for the desired values: a change since is
 // an event for items that wait.
 func (s *Set[K, D, A]) begin() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.known, s.accepted = known[K, D, A]{acceptedAt: time.Now(), before: s.known.before}, nil
+	defer s.lock()()
+	clear(s.accepted)
+	s.known = known[K, D, A]{acceptedAt: time.Now(), before: s.known.before}
 }
 
 // end sees to it that nothing is deleted any more: the listings get old from now on.
@@ -303,9 +304,17 @@ func (s *Set[K, D, A]) end() { s.change(func(k *known[K, D, A]) { k.complete = f
 func (s *Set[K, D, A]) late() { s.change(func(k *known[K, D, A]) { k.late = true }) }
 
 func (s *Set[K, D, A]) change(f func(*known[K, D, A])) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	f(&s.known)
+}
+
+// lock locks s, and returns what unlocks it.
+func (s *Set[K, D, A]) lock() (unlock func()) {
+	s.mu.Lock()
+	if s.accepted == nil {
+		s.accepted, s.waiting, s.deleted = map[K]struct{}{}, map[K]error{}, map[K]time.Time{}
+	}
+	return s.mu.Unlock
 }
 
 // Reconcile ensures or deletes one thing, as the listings and Lookup say. If a thing has
@@ -371,21 +380,19 @@ func stateAfter(err error) runState {
 // startRun notes that a run of a key starts, and returns what the listings say. If they say
 // nothing yet, the item has to wait.
 func (s *Set[K, D, A]) startRun(key K) (k known[K, D, A], ready bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	_, desired := s.known.lastDesired(key)
 	if _, leaves := s.known.surplus[key]; s.known.ready && (desired || leaves) { // others are not kept
 		s.known.runs[key] = run{running, s.known.runs[key].listings}
 	} else if !s.known.ready {
-		s.waitLocked(key, errNotListed)
+		s.waiting[key] = errNotListed
 	}
 	return s.known, s.known.ready
 }
 
 // endRun notes how a run has ended, unless the values of its key have changed since it started.
 func (s *Set[K, D, A]) endRun(key K, state runState) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	if last := s.known.runs[key]; last.state == running {
 		s.known.runs[key] = run{state, last.listings}
 	}
@@ -402,53 +409,40 @@ func waitBecause(reason error) error {
 // waitForListing makes an item wait for the next listing, and reports whether there will
 // be one. It asks for one when the item begins to wait.
 func (s *Set[K, D, A]) waitForListing(key K) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	if s.poller.Load() == nil {
 		return false
 	}
 	if s.waiting[key] != errUnlisted {
 		s.Trigger()
 	}
-	s.waitLocked(key, errUnlisted)
+	s.waiting[key] = errUnlisted
 	return true
 }
 
 // deletable returns the thing as it is listed, and nil if it may be deleted now, or why
 // its item has to wait. Absent says that Lookup, or Desired, has the thing, as Absent.
 func (s *Set[K, D, A]) deletable(key K, absent bool) (A, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	delete(s.waiting, key)
 	err := s.known.blocked(key)
 	if _, listed := s.known.desired[key]; err == nil && absent && !listed { // but Lookup has it
 		err = errNothing
 	} else if err != nil && err != errNothing {
-		s.waitLocked(key, err)
+		s.waiting[key] = err // its end wakes the item
 	}
 	return s.known.actual[key], err
-}
-
-// waitLocked notes why the item of a key waits: the end of the reason wakes it.
-func (s *Set[K, D, A]) waitLocked(key K, reason error) {
-	if s.waiting == nil {
-		s.waiting = map[K]error{} // Reconcile may be called before Run
-	}
-	s.waiting[key] = reason
 }
 
 // noteDeleted warns if the thing was deleted before, within an hour, and has become surplus
 // again since.
 func (s *Set[K, D, A]) noteDeleted(ctx context.Context, key K) {
-	s.mu.Lock()
+	unlock := s.lock()
 	last, now := s.deleted[key], time.Now()
-	again := !last.IsZero() && s.known.surplus[key].since.After(last) && now.Sub(last) <= time.Hour
-	if s.deleted == nil {
-		s.deleted = map[K]time.Time{}
-	}
+	again := s.known.surplus[key].since.After(last) && now.Sub(last) <= time.Hour
 	s.deleted[key] = now
 	delete(s.accepted, key) // another thing may have the key when Apply is called again
-	s.mu.Unlock()
+	unlock()
 	if again {
 		log(cmp.Or(s.Logger, reconcile.Logger(ctx)), slog.LevelWarn, "deleted again: do Desired and Actual spell this key alike?", "set", s.Name, "key", key, "after", now.Sub(last))
 	}
@@ -456,13 +450,7 @@ func (s *Set[K, D, A]) noteDeleted(ctx context.Context, key K) {
 
 // Enqueue reports an event: the thing of this key runs soon. The key goes to Queue, or, if
 // that is nil, to the queue of Run, also before Run. Enqueue does not block.
-func (s *Set[K, D, A]) Enqueue(key K) {
-	if s.Queue != nil {
-		s.Queue.Enqueue(key)
-	} else {
-		s.queue().Enqueue(key)
-	}
-}
+func (s *Set[K, D, A]) Enqueue(key K) { s.queue().Enqueue(key) }
 
 // Trigger makes Run list soon, as [reconcile.Poller.Trigger] does. It never blocks, and
 // does nothing while Run does not go on.
@@ -485,8 +473,7 @@ func (s *Set[K, D, A]) Listed(key K) (desired D, isDesired bool, actual A, exist
 
 // now returns what is known. Its runs must not be read.
 func (s *Set[K, D, A]) now() known[K, D, A] {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
+	defer s.lock()()
 	return s.known
 }
 
@@ -528,11 +515,7 @@ func (s *Set[K, D, A]) Stats() Stats { return s.now().stats }
 // towards MaxDeleted: the same pair may allow as many further deletions. Accept returns an
 // error if none of the keys is rejected. It does not block.
 func (s *Set[K, D, A]) Accept(rejected error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.accepted == nil {
-		s.accepted = map[K]struct{}{}
-	}
+	defer s.lock()()
 	found := false
 	if shown := (*Rejection[K])(nil); s.known.rejection != nil && errors.As(rejected, &shown) && shown != nil {
 		for _, key := range shown.Keys {
@@ -580,17 +563,16 @@ func (s *Set[K, D, A]) check(run bool) error {
 // checkAbsent returns an error if Absent is true for what a fault in decoding leaves: the
 // zero D, a pointer to a zero value, and an empty map or slice.
 func (s *Set[K, D, A]) checkAbsent() error {
-	var zero D
-	zeros := []D{zero}
-	switch t := reflect.TypeFor[D](); t.Kind() {
+	var zero, empty D
+	switch v := reflect.ValueOf(&empty).Elem(); v.Kind() {
 	case reflect.Pointer:
-		zeros = append(zeros, reflect.New(t.Elem()).Convert(t).Interface().(D)) // D may be a named pointer type
+		v.Set(reflect.New(v.Type().Elem()).Convert(v.Type())) // D may be a named pointer type
 	case reflect.Map:
-		zeros = append(zeros, reflect.MakeMap(t).Interface().(D))
+		v.Set(reflect.MakeMap(v.Type()))
 	case reflect.Slice:
-		zeros = append(zeros, reflect.MakeSlice(t, 0, 0).Interface().(D))
+		v.Set(reflect.MakeSlice(v.Type(), 0, 0))
 	}
-	for _, zero := range zeros {
+	for _, zero := range []D{zero, empty} {
 		absent := false
 		err := try(func() error { absent = s.absent(zero); return nil })
 		if absent || err != nil {

@@ -148,27 +148,6 @@ func TestApplyBoundsTheDeletionsOfBothPairs(t *testing.T) {
 	})
 }
 
-// TestPlanOfAThingThatChanges between its two listings has it once, or not at all.
-func TestPlanOfAThingThatChanges(t *testing.T) {
-	bubble(t, 5, func(w *world) {
-		n := 0
-		w.answer(func(all map[string]string) (map[string]string, error) {
-			all["t00"], all["t01"] = gone, "2"
-			if n++; n == 2 {
-				all["t01"] = gone
-			}
-			return all, nil
-		})
-		if p, err := w.set.Plan(w.t.Context()); err != nil || changes(p) != "- t00\n" || n != 2 {
-			t.Errorf("the plan is %q, %v, after %d listings", p, err, n)
-		}
-		delete(w.actual, "t00")
-		if _, err := w.set.Plan(w.t.Context()); err != nil || n != 3 {
-			t.Errorf("Plan returned %v after %d listings, want one more: nothing that exists is Absent", err, n)
-		}
-	})
-}
-
 // TestNothingIsDeletedAfterApply, because its listings get old.
 func TestNothingIsDeletedAfterApply(t *testing.T) {
 	bubble(t, 5, func(w *world) {

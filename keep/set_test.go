@@ -16,13 +16,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 	"weak"
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/keep"
-	"github.com/reconkernel/reconcile/supervise"
 )
 
 // TestSurplusIsDeleted at exact times: by the first accepted listing that begins DeleteAfter
@@ -173,19 +171,6 @@ func TestLookupAloneDoesNotDelete(t *testing.T) {
 	}
 }
 
-// TestDeleteThatFails returns the error as it is.
-func TestDeleteThatFails(t *testing.T) {
-	bubble(t, 5, func(w *world) {
-		w.set.DeleteAfter = -1
-		w.do(func() { delete(w.desired, "t00") })
-		w.deletes = func(string) error { return errDown }
-		r := &reconcile.Reconciler[string]{Retry: reconcile.NoRetry, Logger: w.set.Logger}
-		if err := w.set.Apply(w.t.Context(), r); !errors.Is(err, errDown) {
-			t.Errorf("Apply returned %v, want the error of Delete", err)
-		}
-	})
-}
-
 // TestNothingHappensOnceTheContextHasEnded, also if Lookup then returns no error, such as
 // a search over pages that stops.
 func TestNothingHappensOnceTheContextHasEnded(t *testing.T) {
@@ -215,26 +200,11 @@ func TestNothingHappensOnceTheContextHasEnded(t *testing.T) {
 	})
 }
 
-// TestNothingHappensBeforeDesiredIsListed, and after Run.
-func TestNothingHappensBeforeDesiredIsListed(t *testing.T) {
+// TestNothingIsDeletedAfterRun, because its listings get old.
+func TestNothingIsDeletedAfterRun(t *testing.T) {
 	bubble(t, 5, func(w *world) {
-		w.do(func() { delete(w.actual, "t00") })
-		w.answer(down)
 		w.start()
 		w.wait(time.Second)
-		w.queue.Enqueue("t00")
-		w.wait(time.Hour)
-		w.took()
-		if state := w.queue.State("t00"); !strings.Contains(fmt.Sprint(state.Err), "have not been listed yet") {
-			t.Errorf("the state of an event before the listing is %+v", state)
-		}
-		if n := len(maps.Collect(w.queue.All())); n != 1 {
-			t.Errorf("the queue has %d items before the listing, want only the one of the event", n)
-		}
-		w.answer(nil)
-		w.wait(time.Minute)
-		w.took("1h0m3s +t00")
-
 		w.do(func() { w.deletes = func(string) error { return errors.New("in use") }; delete(w.desired, "t01") })
 		w.wait(10 * time.Minute)
 		w.stop()
@@ -254,7 +224,8 @@ func TestRejection(t *testing.T) {
 		w.wait(time.Second)
 		w.do(func() { delete(w.desired, "t00") })
 		w.wait(time.Minute) // accepted
-		w.answer(empty)
+		lists := 0
+		w.answer(func(map[string]string) (map[string]string, error) { lists++; return nil, nil })
 		w.wait(30 * time.Second)
 		since := time.Now()
 		w.wait(30 * time.Second)
@@ -293,6 +264,9 @@ func TestRejection(t *testing.T) {
 		w.wait(time.Minute)
 		w.took("3m0s +t01")
 		w.wait(10 * time.Minute)
+		if lists != 12 { // each Period: a rejection is no failed poll
+			t.Errorf("%d listings in 11 minutes of rejections, want 12", lists)
+		}
 		w.took() // the rejected pairs do not confirm the deletion that was accepted before
 		w.do(func() {
 			if w.ensured > 40 { // each once when its reason is new, and t01
@@ -828,73 +802,46 @@ func TestLog(t *testing.T) {
 	})
 }
 
-// TestPanicsOfAllKeysLogOne, because the text of all would take minutes with 100,000 keys.
-func TestPanicsOfAllKeysLogOne(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		want string
-		bad  func(w *world)
-	}{
-		{"InSync", "InSync of t00", func(w *world) { w.set.InSync = func(string, string) bool { return panics() } }},
-		{"Queue", "Set.Queue: enqueuing t00: panic: no t00", func(w *world) { w.set.Queue = refuser{reconcile.NewQueue[string](), ""} }},
-	} {
-		bubble(t, 1000, func(w *world) {
-			var text bytes.Buffer // of a single goroutine
-			w.set.Logger = slog.New(slog.NewTextHandler(&text, nil))
-			w.set.Queue = reconcile.NewQueue[string]()
-			c.bad(w)
-			ctx, cancel := context.WithTimeout(w.t.Context(), 61*time.Second)
-			defer cancel()
-			n := 0
-			w.answer(func(all map[string]string) (map[string]string, error) {
-				if n++; n > 1 {
-					all = map[string]string{"t00": "2"} // and the others have left
-				}
-				return all, nil
-			})
-			if err := w.set.Run(ctx); err != nil {
-				t.Error(err)
-			}
-			if !strings.Contains(text.String(), c.want) || text.Len() > 5000 {
-				t.Errorf("%s: %d bytes are logged, want one line for each listing, with %q:\n%.5000s", c.name, text.Len(), c.want, text.String())
-			}
-		})
-	}
-}
-
-// A refuser is a queue that panics for one key, or for all if it is "".
+// A refuser is a queue that panics for some keys.
 type refuser struct {
 	*reconcile.Queue[string]
-	key string
+	from, to string
 }
 
 func (q refuser) Enqueue(key string) {
-	if key == q.key || q.key == "" {
+	if key >= q.from && key <= q.to {
 		panic("no " + key)
 	}
 	q.Queue.Enqueue(key)
 }
 
-// TestPanicOfTheQueue keeps no other key from it.
+// TestPanicOfTheQueue keeps no other key from it, and costs one line, because the text of
+// all would take minutes with 100,000 keys.
 func TestPanicOfTheQueue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 3)
-		q := refuser{reconcile.NewQueue[string](), "t01"}
+	bubble(t, 1000, func(w *world) {
+		text := w.logs()
+		q := refuser{reconcile.NewQueue[string](), "t01", "t998"}
 		w.set.Queue = q
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- w.set.Run(ctx) }()
-		w.wait(time.Second)
-		w.do(func() { w.desired["t00"], w.desired["t01"], w.desired["t02"] = "2", "2", "2" })
-		w.wait(time.Minute - time.Second)                   // and not until the poll is retried
-		for _, key := range []string{"t00", "t01", "t02"} { // t01 is offered
+		ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute+time.Second/2)
+		defer cancel()
+		time.AfterFunc(time.Second, func() {
+			w.answer(func(all map[string]string) (map[string]string, error) {
+				for key := range all {
+					all[key] = "2"
+				}
+				return all, nil
+			})
+		})
+		if err := w.set.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		for _, key := range []string{"t00", "t01", "t999"} { // t01 is offered
 			if q.State(key).Phase != reconcile.PhaseReady {
 				t.Errorf("%s is not ready", key)
 			}
 		}
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
+		if !strings.Contains(text.String(), "Set.Queue: enqueuing t01: panic: no t01") || text.Len() > 5000 {
+			t.Errorf("%d bytes are logged, want one line:\n%.5000s", text.Len(), text)
 		}
 	})
 }
@@ -972,18 +919,13 @@ func TestGoexitOfAComparison(t *testing.T) {
 	})
 }
 
-// TestGoexitIsAnErrorOfTheListing, and the other side is listed all the same.
+// TestGoexitIsAnErrorOfTheListing, as a panic is.
 func TestGoexitIsAnErrorOfTheListing(t *testing.T) {
 	bubble(t, 1, func(w *world) {
 		w.existing = func(context.Context, map[string]string) (map[string]string, error) { runtime.Goexit(); return nil, nil }
-		w.do(func() { delete(w.actual, "t00") })
 		if _, err := w.set.Plan(w.t.Context()); err == nil || !strings.Contains(err.Error(), "Set.Actual: runtime.Goexit") {
 			t.Errorf("Plan returned %v", err)
 		}
-		w.start()
-		w.wait(time.Second)
-		w.wait(6 * time.Minute)
-		w.took("5m3s +t00") // after five Periods without Actual
 	})
 }
 
@@ -1019,44 +961,26 @@ func TestLoggerThatFails(t *testing.T) {
 // TestNothingIsDeletedAfterAnUnfinishedComparison refuses a deletion until a listing has
 // the thing as desired again, and cannot be compared.
 func TestNothingIsDeletedAfterAnUnfinishedComparison(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		set  func(w *world, bad *atomic.Bool)
-	}{
-		{"Goexit of InSync", func(w *world, bad *atomic.Bool) {
-			w.set.InSync = func(desired, actual string) bool {
-				if bad.Load() {
-					runtime.Goexit()
-				}
-				return desired == actual
+	bubble(t, 5, func(w *world) {
+		var bad atomic.Bool
+		w.set.Absent = func(string) bool {
+			if bad.Load() {
+				runtime.Goexit()
 			}
-		}},
-		{"Goexit of Absent", func(w *world, bad *atomic.Bool) {
-			w.set.Absent = func(string) bool {
-				if bad.Load() {
-					runtime.Goexit()
-				}
-				return false
-			}
-		}},
-	} {
-		bubble(t, 5, func(w *world) {
-			var bad atomic.Bool
-			c.set(w, &bad)
-			w.do(func() { w.deletes = func(string) error { return errors.New("in use") } })
-			w.start()
-			w.wait(time.Second)
-			w.do(func() { delete(w.desired, "t00") })
-			w.wait(10 * time.Minute)
-			w.do(func() { w.desired["t00"] = "1" })
-			bad.Store(true)
-			w.wait(2 * time.Minute)
-			w.do(func() { w.deletes = nil })
-			w.wait(time.Hour)
-			t.Log(c.name)
-			w.took()
-		})
-	}
+			return false
+		}
+		w.do(func() { w.deletes = func(string) error { return errors.New("in use") } })
+		w.start()
+		w.wait(time.Second)
+		w.do(func() { delete(w.desired, "t00") })
+		w.wait(10 * time.Minute)
+		w.do(func() { w.desired["t00"] = "1" })
+		bad.Store(true)
+		w.wait(2 * time.Minute)
+		w.do(func() { w.deletes = nil })
+		w.wait(time.Hour)
+		w.took()
+	})
 }
 
 // TestChecks names the field that is wrong.
@@ -1145,44 +1069,15 @@ func planOf[D any](absent func(D) bool) error {
 	return err
 }
 
-// TestRejectionIsNoFailedPoll, so the next listing comes a Period later.
-func TestRejectionIsNoFailedPoll(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 5)
-		lists := 0
-		w.answer(func(map[string]string) (map[string]string, error) { lists++; return nil, nil })
-		w.start()
-		w.wait(10*time.Minute + time.Second)
-		if lists != 11 {
-			t.Errorf("%d listings in ten minutes, want 11", lists)
-		}
-		w.stop()
-	})
-}
-
-// An event beside the first listing is never taken for one of a thing that is not desired.
+// TestEventBesideTheFirstListing is never taken for one of a thing that is not desired.
 func TestEventBesideTheFirstListing(t *testing.T) {
 	for range 5000 {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, 1)
+		bubble(t, 1, func(w *world) {
 			w.actual = map[string]string{}
-			var group supervise.Group
-			w.queue = reconcile.NewQueue[string]()
-			w.set.Queue = w.queue
-			group.Add("set", w.set)
-			group.Add("things", &reconcile.Reconciler[string]{Queue: w.queue, Reconcile: w.set.Reconcile})
-			ctx, cancel := context.WithCancel(t.Context())
-			go group.Run(ctx)
-			for key := range things(1) {
-				err := w.queue.EnqueueAndWait(ctx, key)
-				w.mu.Lock()
-				if err != nil || w.ensured == 0 {
-					t.Errorf("EnqueueAndWait of %s returns %v after %d calls of Ensure, want one", key, err, w.ensured)
-				}
-				w.mu.Unlock()
+			w.start()
+			if err := w.queue.EnqueueAndWait(w.t.Context(), "t00"); err != nil || w.ensured == 0 {
+				t.Errorf("EnqueueAndWait returned %v after %d calls of Ensure, want one", err, w.ensured)
 			}
-			cancel()
-			synctest.Wait()
 		})
 		if t.Failed() {
 			return

@@ -19,7 +19,6 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/keep"
-	"github.com/reconkernel/reconcile/supervise"
 )
 
 type set = keep.Set[string, string, string]
@@ -46,14 +45,14 @@ type world struct {
 	begun     time.Time
 	lookupErr error
 
-	retry reconcile.RetryPolicy // nil means the default
+	retry reconcile.RetryPolicy
 	queue *reconcile.Queue[string]
 	stop  func()
 }
 
 // newWorld returns a world of n things that are in sync.
 func newWorld(t *testing.T, n int) *world {
-	w := &world{t: t, desired: things(n), actual: things(n), begun: time.Now(), stop: func() {}}
+	w := &world{t: t, desired: things(n), actual: things(n), begun: time.Now(), stop: func() {}, retry: reconcile.DefaultRetry}
 	w.set = &set{
 		Period: time.Minute,
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
@@ -137,21 +136,18 @@ func (w *world) withLookup() {
 	}
 }
 
-// start starts a process: its Run and a Reconciler with a queue of its own.
+// start starts a process: its Run with a queue of its own.
 func (w *world) start() {
 	w.queue = reconcile.NewQueue[string]()
 	w.runAgain()
 }
 
-// runAgain starts Run and a Reconciler with the queue of before.
+// runAgain starts Run with the queue of before.
 func (w *world) runAgain() {
 	ctx, cancel := context.WithCancel(w.t.Context())
-	w.set.Queue = w.queue
-	group := supervise.Group{Logger: w.set.Logger}
-	group.Add("set", w.set)
-	group.Add("things", &reconcile.Reconciler[string]{Queue: w.queue, Reconcile: w.set.Reconcile, Workers: 4, Retry: w.retry})
+	w.set.Reconciler = &reconcile.Reconciler[string]{Queue: w.queue, Workers: 4, Retry: w.retry}
 	ended := make(chan error)
-	go func() { ended <- group.Run(ctx) }()
+	go func() { ended <- w.set.Run(ctx) }()
 	w.stop = func() {
 		cancel()
 		if err := <-ended; err != nil {

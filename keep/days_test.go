@@ -32,13 +32,6 @@ func TestBadDaysDeleteNothing(t *testing.T) {
 			w.start()
 			w.wait(day)
 		}},
-		{"the source is down at the start, and then empty", func(w *world) {
-			w.answer(down)
-			w.start()
-			w.wait(time.Hour)
-			w.answer(empty)
-			w.wait(day)
-		}},
 		{"the source is empty later", func(w *world) {
 			w.start()
 			w.wait(time.Hour)
@@ -113,12 +106,6 @@ func TestBadDaysDeleteNothing(t *testing.T) {
 			w.start()
 			w.wait(day)
 		}},
-		{"all values decode to zero", func(w *world) {
-			w.set.InSync = func(string, string) bool { return true }
-			w.answer(zeros)
-			w.start()
-			w.wait(day)
-		}},
 		{"all values decode to zero later", func(w *world) {
 			w.set.InSync = func(string, string) bool { return true }
 			w.start()
@@ -149,16 +136,6 @@ func TestBadDaysDeleteNothing(t *testing.T) {
 			w.answerActual(nil)
 			w.wait(time.Hour)
 			w.answerActual(down)
-			w.wait(day)
-		}},
-		{"Actual takes longer than its Period", func(w *world) {
-			w.do(func() {
-				w.existing = func(_ context.Context, all map[string]string) (map[string]string, error) {
-					time.Sleep(3 * time.Minute)
-					return all, nil
-				}
-			})
-			w.start()
 			w.wait(day)
 		}},
 		{"each function panics", func(w *world) {

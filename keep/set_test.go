@@ -887,29 +887,10 @@ func TestListingsHaveTenPeriods(t *testing.T) {
 	})
 }
 
-// TestGoexitOfAComparison is an error of Plan and Apply, and does not end their caller. Run
-// offers nothing then.
+// TestGoexitOfAComparison is an error of Plan and Apply, and does not end their caller.
 func TestGoexitOfAComparison(t *testing.T) {
 	bubble(t, 5, func(w *world) {
-		var bad atomic.Bool
-		w.set.Resync = -1
-		w.set.InSync = func(string, string) bool {
-			if bad.Load() {
-				runtime.Goexit()
-			}
-			return true
-		}
-		ensured := 0
-		w.set.Ensure = func(context.Context, string, string) error { ensured++; return nil }
-		w.do(func() { delete(w.actual, "t00") })
-		w.start()
-		w.wait(time.Second)
-		bad.Store(true)
-		w.wait(10 * time.Minute)
-		if ensured != 1 {
-			t.Errorf("t00 was ensured %d times, want once", ensured)
-		}
-		w.stop()
+		w.set.InSync = func(string, string) bool { runtime.Goexit(); return true }
 		_, err := w.set.Plan(w.t.Context())
 		for _, err := range []error{err, w.set.Apply(w.t.Context(), nil)} {
 			if err == nil || !strings.Contains(err.Error(), "Set.Absent or Set.InSync: runtime.Goexit") {

@@ -255,39 +255,6 @@ func testListedLate(t *testing.T, apply bool) {
 	})
 }
 
-func TestRecipeValuesThatAlwaysChange(t *testing.T) {
-	type agent struct {
-		Label   string
-		Contact time.Time // always another one
-	}
-	type desiredAgent struct{ Label string } // no time
-	synctest.Test(t, func(t *testing.T) {
-		var ensured atomic.Int32
-		agents := &keep.Set[string, desiredAgent, struct{}]{
-			Period: time.Minute,
-			Resync: -1,
-			Desired: func(context.Context) (map[string]desiredAgent, error) {
-				answer := map[string]agent{"a": {"linux", time.Now()}, "b": {"linux", time.Now()}}
-				desired := make(map[string]desiredAgent, len(answer))
-				for name, a := range answer {
-					desired[name] = desiredAgent{a.Label} // without the contact
-				}
-				return desired, nil
-			},
-			Actual: func(context.Context) (map[string]struct{}, error) {
-				return map[string]struct{}{"a": {}, "b": {}}, nil
-			},
-			InSync: func(desiredAgent, struct{}) bool { return true },
-			Ensure: func(context.Context, string, desiredAgent) error { ensured.Add(1); return nil },
-			Delete: func(context.Context, string, struct{}) error { return nil },
-		}
-		runSet(t, agents, time.Hour)
-		if n := ensured.Load(); n != 0 {
-			t.Errorf("agents in sync were ensured %d times in an hour", n)
-		}
-	})
-}
-
 func TestRecipeThreeSides(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		happened := newDiary()
@@ -315,9 +282,7 @@ func TestRecipeThreeSides(t *testing.T) {
 			Absent: func(s server) bool { return s.Absent },
 		}
 		// Each machine has a registration, and no registration outlives its machine.
-		runners := reconcile.NewQueue[string]()
 		registered := &keep.Set[string, instance, string]{
-			Queue:       runners,
 			Period:      time.Minute,
 			DeleteAfter: -1, // the next step of a deletion that the first Set was careful with
 			Desired:     machines.list,
@@ -344,7 +309,7 @@ func TestRecipeThreeSides(t *testing.T) {
 		runSet(t, servers, time.Hour, reconcile.RunFunc(func(ctx context.Context) error {
 			time.Sleep(time.Second)
 			return registered.Run(ctx)
-		}), &reconcile.Reconciler[string]{Queue: runners, Reconcile: registered.Reconcile})
+		}))
 		lines := happened.Lines()
 		slices.Sort(lines)
 		want := []string{
@@ -514,44 +479,37 @@ func TestRecipeDeadNamesakes(t *testing.T) {
 		}
 		records, _ := fleet()
 		byID := &table[vm]{}
-		create := func(name string) { byID.put(fmt.Sprint("i-", byID.size()), vm{Name: name}) }
+		actual := func(ctx context.Context) (map[string]string, error) {
+			all, err := byID.list(ctx)
+			ids := map[string]string{}
+			for id, m := range all {
+				if m.Dead {
+					continue // it is listed for an hour after its end
+				}
+				if ids[m.Name] != "" {
+					return nil, fmt.Errorf("two machines are named %s", m.Name)
+				}
+				ids[m.Name] = id
+			}
+			return ids, err
+		}
 		set := &keep.Set[string, server, string]{
-			Period: time.Minute, Desired: records.list,
-			Actual: func(ctx context.Context) (map[string]string, error) {
-				all, err := byID.list(ctx)
-				ids := map[string]string{}
-				for id, m := range all {
-					if m.Dead {
-						continue // it is listed for an hour after its end
-					}
-					if ids[m.Name] != "" {
-						return nil, fmt.Errorf("two machines are named %s", m.Name)
-					}
-					ids[m.Name] = id
-				}
-				return ids, err
-			},
+			Period: time.Minute, Desired: records.list, Actual: actual,
 			InSync: func(server, string) bool { return true },
-			Ensure: func(_ context.Context, name string, _ server) error {
-				all, _ := byID.list(context.Background())
-				for _, m := range all {
-					if m.Name == name && !m.Dead {
-						return nil
-					}
+			Ensure: func(ctx context.Context, name string, _ server) error {
+				if ids, err := actual(ctx); err != nil || ids[name] != "" {
+					return err
 				}
-				create(name)
+				byID.put(fmt.Sprint("i-", byID.size()), vm{Name: name})
 				return nil
 			},
 			Delete: func(_ context.Context, _, id string) error { byID.remove(id); return nil },
 		}
 		for i := range 31 { // another machine dies each 45 minutes
 			time.AfterFunc(time.Duration(i+1)*45*time.Minute, func() {
-				all, _ := byID.list(context.Background())
-				for id, m := range all {
-					if m.Name == fmt.Sprintf("web-%02d", i%20) && !m.Dead {
-						byID.put(id, vm{m.Name, true})
-					}
-				}
+				ids, _ := actual(t.Context())
+				name := fmt.Sprintf("web-%02d", i%20)
+				byID.put(ids[name], vm{name, true})
 			})
 		}
 		runSet(t, set, 24*time.Hour)

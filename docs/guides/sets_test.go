@@ -581,3 +581,55 @@ func TestRecipePages(t *testing.T) {
 		}
 	})
 }
+
+// TestRecipeStatusColumn writes a failure into its row once, however often it comes, and a
+// success in Ensure. A row whose status was lost is made ready by the next listing.
+func TestRecipeStatusColumn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type order struct{ Size, Status string }
+		var runs, writes int
+		rows, machines := &table[order]{}, &table[instance]{}
+		setStatus := func(name, status string) error {
+			o, ok := rows.get(name)
+			if !ok || o.Status == status {
+				return nil // UPDATE … WHERE status <> $2
+			}
+			writes++
+			o.Status = status
+			rows.put(name, o)
+			return nil
+		}
+		queue := reconcile.NewQueue[string]()
+		set := &keep.Set[string, order, instance]{
+			Queue: queue, Period: time.Minute, Resync: -1, Desired: rows.list, Actual: machines.list,
+			InSync: func(o order, m instance) bool { return o.Size == m.Size && o.Status == "ready" },
+			Ensure: func(_ context.Context, name string, o order) error {
+				if runs++; runs <= 3 {
+					return errors.New("no quota")
+				}
+				machines.put(name, instance{Size: o.Size})
+				return setStatus(name, "ready")
+			},
+			Delete: func(_ context.Context, name string, _ instance) error { machines.remove(name); return nil },
+		}
+		orders := &reconcile.Reconciler[string]{
+			Queue: queue, Retry: reconcile.Backoff(time.Second, time.Minute), Logger: quiet,
+			Reconcile: func(ctx context.Context, name string) error {
+				err := set.Reconcile(ctx, name)
+				if outcome, _ := reconcile.Classify(err, 1, nil); outcome.Failed() && ctx.Err() == nil {
+					return errors.Join(err, setStatus(name, err.Error()))
+				}
+				return err
+			},
+		}
+		rows.put("vm", order{Size: "s"})
+		time.AfterFunc(30*time.Minute, func() { rows.put("vm", order{Size: "s"}) })
+		group := supervise.Group{Logger: quiet}
+		group.Add("list", set)
+		group.Add("orders", orders)
+		run(t, &group, time.Hour)
+		if o, _ := rows.get("vm"); o.Status != "ready" || runs != 5 || writes != 3 {
+			t.Errorf("status %q after %d runs and %d writes, want ready, 5 and 3", o.Status, runs, writes)
+		}
+	})
+}

@@ -313,19 +313,6 @@ func ExampleFeeder() {
 	// 2 to look at
 }
 
-func ExampleFromChan() {
-	hooks := make(chan string, 2)
-	hooks <- "logs"
-	hooks <- "photos"
-	close(hooks)
-
-	queue := reconcile.NewQueue[string]()
-	err := reconcile.Feed(queue, reconcile.FromChan(hooks)).Run(context.Background())
-	fmt.Println(queue.Len(), err)
-	// Output:
-	// 2 <nil>
-}
-
 // Each of three processes serves its share of the items.
 func ExampleFilter() {
 	queue := reconcile.NewQueue[int]()

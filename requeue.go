@@ -250,7 +250,11 @@ func (a *answer) add(err error, terminal bool) {
 			a.rechecked, a.recheck = true, r.Delay
 		}
 	default:
-		if delay := max(notPast(r.Delay), notPast(r.MinDelay)); !a.scheduled || delay < a.run.Delay {
+		delay := max(r.Delay, r.MinDelay)
+		if delay <= 0 && min(r.Delay, r.MinDelay) < 0 {
+			delay = minRetryDelay // a time in the past
+		}
+		if !a.scheduled || delay < a.run.Delay {
 			a.run.Delay = delay
 		}
 		a.run.MinDelay = max(a.run.MinDelay, r.MinDelay)

@@ -41,9 +41,15 @@ func classify(err error, failures int, retry reconcile.RetryPolicy) verdict {
 		case a.plan == nil:
 			failed = true
 		case a.plan.Recheck && a.plan.MinDelay <= 0:
-			rechecks = append(rechecks, *a.plan)
+			if a.plan.Delay > 0 { // else in sync, as nil
+				rechecks = append(rechecks, *a.plan)
+			}
 		default:
-			runs = append(runs, *a.plan)
+			p := *a.plan
+			if max(p.Delay, p.MinDelay) <= 0 && min(p.Delay, p.MinDelay) < 0 { // in the past
+				p.Delay = time.Second
+			}
+			runs = append(runs, p)
 		}
 	}
 	minimum := time.Duration(0)
@@ -77,6 +83,8 @@ func classify(err error, failures int, retry reconcile.RetryPolicy) verdict {
 		return verdict{reconcile.OutcomeGaveUp, model.RequeueOptions{MinDelay: time.Second, Err: err, Done: true}}
 	case terminal:
 		return verdict{reconcile.OutcomeTerminal, model.RequeueOptions{MinDelay: time.Second, Err: err, Done: true}}
+	case len(runs) == 0 && len(rechecks) == 0:
+		return verdict{reconcile.OutcomeSucceeded, model.RequeueOptions{Done: true}}
 	case len(runs) == 0:
 		return verdict{reconcile.OutcomeSucceeded, model.RequeueOptions{Delay: shortest(rechecks), Recheck: true}}
 	}

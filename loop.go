@@ -91,8 +91,7 @@ type loop[T comparable] struct {
 	queue  loopQueue[T]
 	leaser Leaser[T] // nil if the queue is none
 
-	pool    []*worker[T]
-	working sync.WaitGroup // the goroutines of pool
+	working sync.WaitGroup // the goroutines of the workers
 	failed  sync.Once
 	err     error // what ended the loop, once failed
 
@@ -126,10 +125,7 @@ func (l *loop[T]) run(ctx context.Context) error {
 	}
 	for range l.Workers {
 		w := &worker[T]{loop: l}
-		l.pool = append(l.pool, w)
 		l.stuck.calls = append(l.stuck.calls, &w.watchedCall)
-	}
-	for _, w := range l.pool {
 		l.working.Go(w.work)
 	}
 	l.awaitWorkers(endRuns)

@@ -13,12 +13,12 @@ import (
 	"maps"
 	"math"
 	"reflect"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/internal/guard"
 )
 
 // known is what the listings have shown. A pair of listings makes a new one, and its maps
@@ -208,14 +208,9 @@ func (p *pair[K, D, A]) watch(ctx context.Context, name string, ended <-chan str
 		case <-ended:
 			return
 		case <-time.After(pause):
-			log(p.how.logger, slog.LevelWarn, "listing has not returned, though its context ended", "set", p.Name, "listing", name, "for", time.Since(begun))
+			guard.Log(p.how.logger, slog.LevelWarn, "listing has not returned, though its context ended", "set", p.Name, "listing", name, "for", time.Since(begun))
 		}
 	}
-}
-
-// log logs a line. If the handler panics or calls Goexit, only the line is lost.
-func log(logger *slog.Logger, level slog.Level, msg string, args ...any) {
-	_ = alone(func() error { logger.Log(context.Background(), level, msg, args...); return nil }, nil)
 }
 
 // alone calls f in a goroutine, and makes an error of a panic or a runtime.Goexit in it.
@@ -225,23 +220,13 @@ func alone(f func() error, watch func(ended <-chan struct{})) error {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		err = try(f)
+		err = guard.Try(f)
 	}()
 	if watch != nil {
 		watch(ended)
 	}
 	<-ended
 	return err
-}
-
-// try calls f, and makes an error of a panic in it.
-func try(f func() error) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = &reconcile.PanicError{Value: v, Stack: debug.Stack()}
-		}
-	}()
-	return f()
 }
 
 // compare compares the two sides, key by key.
@@ -261,7 +246,7 @@ func (p *pair[K, D, A]) compare() {
 // compareOne compares one key. A panic of Absent or InSync concerns this key alone.
 func (p *pair[K, D, A]) compareOne(key K) {
 	ensure, leaves := false, false
-	err := try(func() error {
+	err := guard.Try(func() error {
 		desired, listed := p.next.desired[key]
 		actual, exists := p.next.actual[key]
 		absent := listed && p.absent(desired)
@@ -409,10 +394,10 @@ func (p *pair[K, D, A]) logFaults() {
 		p.next.panics = 0
 	}
 	if n := p.next.rejections; n > p.old.rejections && n&(n-1) == 0 {
-		log(p.how.logger, slog.LevelError, "listings rejected, nothing that is newly surplus is deleted", "set", p.Name, "err", p.next.rejection, "rejections", n)
+		guard.Log(p.how.logger, slog.LevelError, "listings rejected, nothing that is newly surplus is deleted", "set", p.Name, "err", p.next.rejection, "rejections", n)
 	}
 	if n := p.next.panics; n > 0 && n&(n-1) == 0 {
-		log(p.how.logger, slog.LevelError, "panic while comparing the listings", "set", p.Name, "err", p.panic, "keys", p.panics, "listings", n)
+		guard.Log(p.how.logger, slog.LevelError, "panic while comparing the listings", "set", p.Name, "err", p.panic, "keys", p.panics, "listings", n)
 	}
 }
 
@@ -457,7 +442,7 @@ func (s *Set[K, D, A]) enqueue(queue reconcile.Enqueuer[K], old, next known[K, D
 		}
 	}
 	for _, key := range sortKeys(slices.Collect(maps.Keys(events))) {
-		if errQueue := try(func() error { queue.Enqueue(key); return nil }); errQueue != nil {
+		if errQueue := guard.Try(func() error { queue.Enqueue(key); return nil }); errQueue != nil {
 			delete(events, key)
 			err = cmp.Or(err, fmt.Errorf("keep: Set.Queue: enqueuing %v: %w", key, errQueue)) // the first, because there may be one for each key
 		}

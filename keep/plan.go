@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/internal/guard"
 )
 
 // A Plan lists the changes that Apply would make, each list in the order of the texts of
@@ -198,7 +199,7 @@ func (s *Set[K, D, A]) apply(ctx context.Context, plan *Plan[K], r *reconcile.Re
 	now, later := split(p.Delete, k.deletions())
 	err = errors.Join(errOthers, once.Apply(ctx, slices.Concat(p.Create, p.Update, now)...))
 	if len(later) > 0 {
-		log(list.logger, slog.LevelInfo, "waiting before the next listings, which must confirm deletions", "set", s.Name, "deletions", len(later), "for", s.deleteAfter())
+		guard.Log(list.logger, slog.LevelInfo, "waiting before the next listings, which must confirm deletions", "set", s.Name, "deletions", len(later), "for", s.deleteAfter())
 		select {
 		case <-ctx.Done():
 			return errors.Join(err, context.Cause(ctx), p.Rejected)

@@ -35,6 +35,7 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/internal/guard"
 	"github.com/reconkernel/reconcile/supervise"
 )
 
@@ -444,7 +445,7 @@ func (s *Set[K, D, A]) noteDeleted(ctx context.Context, key K) {
 	delete(s.accepted, key) // another thing may have the key when Apply is called again
 	unlock()
 	if again {
-		log(cmp.Or(s.Logger, reconcile.Logger(ctx)), slog.LevelWarn, "deleted again: do Desired and Actual spell this key alike?", "set", s.Name, "key", key, "after", now.Sub(last))
+		guard.Log(cmp.Or(s.Logger, reconcile.Logger(ctx)), slog.LevelWarn, "deleted again: do Desired and Actual spell this key alike?", "set", s.Name, "key", key, "after", now.Sub(last))
 	}
 }
 
@@ -574,7 +575,7 @@ func (s *Set[K, D, A]) checkAbsent() error {
 	}
 	for _, zero := range []D{zero, empty} {
 		absent := false
-		err := try(func() error { absent = s.absent(zero); return nil })
+		err := guard.Try(func() error { absent = s.absent(zero); return nil })
 		if absent || err != nil {
 			return fmt.Errorf("keep: Set.Absent is not false for the zero value %#v: one fault in decoding would delete everything (%w)", zero, cmp.Or(err, errors.New("it is true")))
 		}

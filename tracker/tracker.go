@@ -22,7 +22,6 @@ import (
 	"maps"
 	"math/bits"
 	"reflect"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -30,6 +29,7 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/internal/guard"
 )
 
 // A Tracker lists items together with a version of each, records them, and enqueues the
@@ -239,7 +239,7 @@ func (t *Tracker[T, V]) list(ctx context.Context) error {
 			break
 		}
 		if err == nil {
-			err = guard(func() error { return t.compare(listed, share, &repeated) })
+			err = guard.Try(func() error { return t.compare(listed, share, &repeated) }) // A Goexit ends the listing.
 		}
 		failed = cmp.Or(failed, err)
 	}
@@ -408,7 +408,7 @@ func inOrder[T comparable](items iter.Seq[T], n int) []T {
 // those that follow when their number has doubled.
 func (t *Tracker[T, V]) report(c Change[T, V], add func(T), e *entry[V]) error {
 	if t.OnChange != nil {
-		err := guard(func() error { t.OnChange(c); return nil })
+		err := guard.Try(func() error { t.OnChange(c); return nil })
 		if p, ok := err.(*reconcile.PanicError); ok {
 			if t.panics++; t.panics&(t.panics-1) == 0 {
 				t.log(slog.LevelError, "OnChange panicked", "item", c.Item, "err", p, "panics", t.panics, "stack", string(p.Stack))
@@ -420,7 +420,7 @@ func (t *Tracker[T, V]) report(c Change[T, V], add func(T), e *entry[V]) error {
 		was = &old
 	}
 	t.set(c.Item, e) // first, for the run that asks for it by Version
-	err := guard(func() error { add(c.Item); return nil })
+	err := guard.Try(func() error { add(c.Item); return nil })
 	if err != nil {
 		t.set(c.Item, was)
 	}
@@ -429,22 +429,7 @@ func (t *Tracker[T, V]) report(c Change[T, V], add func(T), e *entry[V]) error {
 
 // log writes a line. A handler that panics costs no more than that.
 func (t *Tracker[T, V]) log(level slog.Level, msg string, args ...any) {
-	_ = guard(func() error {
-		t.logger.Log(context.Background(), level, msg, args...)
-		return nil
-	})
-}
-
-// guard calls f, and makes an error of a panic in it, so that one item does not
-// hide those after it. A call of runtime.Goexit ends the listing: to outlive that
-// takes a goroutine for each item.
-func guard(f func() error) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = &reconcile.PanicError{Value: v, Stack: debug.Stack()}
-		}
-	}()
-	return f()
+	guard.Log(t.logger, level, msg, args...)
 }
 
 // A handler makes lines of a Poller lines of a Tracker.

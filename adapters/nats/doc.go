@@ -2,10 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package natsadapter connects the kernel with NATS: it has feeders for what
-// changes there. Two more packages are for services of many processes: in
-// [github.com/reconkernel/reconcile/adapters/nats/elect] one of them leads, and in
-// [github.com/reconkernel/reconcile/adapters/nats/queue] they share a queue. The
-// errors and logs of all three begin with natsadapter.
+// changes there. In [github.com/reconkernel/reconcile/adapters/nats/elect] one of many
+// processes leads. The errors and logs of both begin with natsadapter.
 //
 // # Feeders
 //

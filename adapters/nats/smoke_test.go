@@ -16,12 +16,11 @@ import (
 	natsadapter "github.com/reconkernel/reconcile/adapters/nats"
 	"github.com/reconkernel/reconcile/adapters/nats/elect"
 	"github.com/reconkernel/reconcile/adapters/nats/internal/natstest"
-	"github.com/reconkernel/reconcile/adapters/nats/queue"
 	"github.com/reconkernel/reconcile/supervise"
 )
 
-// TestSmoke shows that the adapter works with a real server: the leader feeds a shared
-// queue from a bucket, and a run gets the item. The tests of the details have the tag
+// TestSmoke shows that the adapter works with a real server: the leader feeds a queue
+// from a bucket, and a run gets the item. The tests of the details have the tag
 // nightly. The only bound on the time is the one of go test.
 func TestSmoke(t *testing.T) {
 	server, err := natstest.Open(t.TempDir())
@@ -42,11 +41,7 @@ func TestSmoke(t *testing.T) {
 	if _, err := sites.Put(t.Context(), "a", nil); err != nil {
 		t.Fatal(err)
 	}
-	q, err := queue.New[string](t.Context(), js, queue.Config{Name: "work"})
-	if err != nil {
-		t.Fatal(err)
-	}
-
+	q := reconcile.NewQueue[string]()
 	ctx, stop := context.WithCancel(t.Context())
 	ran := make(chan string)
 	var group supervise.Group
@@ -74,9 +69,6 @@ func TestSmoke(t *testing.T) {
 	}
 	stop()
 	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-	if err := q.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,8 +1,8 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lease holds what a leader and a member of a queue have in common: a
-// context that ends with a lease, and how its entry on the server is renewed.
+// Package lease has a context that ends with a lease, and how the entry of a leader on
+// the server is renewed.
 package lease
 
 import (

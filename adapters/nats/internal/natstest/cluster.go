@@ -55,7 +55,7 @@ func (c *Cluster) open(dir string, n int) error {
 				routes = append(routes, o.routes.URL())
 			}
 		}
-		err := s.configure(0, 0, map[string]any{
+		err := s.configure(map[string]any{
 			"name": "natstest", "listen": listen[i], "advertise": s.routes.Addr(), "routes": routes,
 			"no_advertise": true, // clients know the URLs that they were given
 		})

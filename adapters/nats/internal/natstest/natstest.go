@@ -54,17 +54,6 @@ func New(tb testing.TB) *Server {
 	return s
 }
 
-// NewSmall is [New] for a server that keeps so many bytes and no more.
-func NewSmall(tb testing.TB, maxStore int64) *Server {
-	tb.Helper()
-	s, err := OpenSmall(tb.TempDir(), maxStore, 0)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(s.Close)
-	return s
-}
-
 // NewCluster starts so many servers with JetStream that form a cluster, waits
 // until it has a leader that knows them all, and ends them when the test ends.
 func NewCluster(tb testing.TB, servers int) *Cluster {
@@ -105,7 +94,7 @@ func NewOld(tb testing.TB) *Server {
 	if err != nil {
 		tb.Fatalf("%v (ci.sh installs it)", err)
 	}
-	s, err := open(path, tb.TempDir(), 0, 0)
+	s, err := open(path, tb.TempDir())
 	if err != nil {
 		tb.Fatal(err)
 	}

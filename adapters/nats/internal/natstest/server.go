@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -85,19 +84,13 @@ type Server struct {
 
 // Open starts a server with JetStream that keeps its data in a folder. Close it
 // when done.
-func Open(dir string) (*Server, error) { return OpenSmall(dir, 0, 0) }
-
-// OpenSmall is [Open] for a server that keeps and takes no more than so many bytes; 0
-// means its defaults.
-func OpenSmall(dir string, maxStore int64, maxPayload int32) (*Server, error) {
-	return open("", dir, maxStore, maxPayload)
-}
+func Open(dir string) (*Server, error) { return open("", dir) }
 
 // open starts a server of its own: another program, or ours if it is "".
-func open(program, dir string, maxStore int64, maxPayload int32) (*Server, error) {
+func open(program, dir string) (*Server, error) {
 	s, err := newServer(program, "solo", dir)
 	if err == nil {
-		err = s.configure(maxStore, maxPayload, nil)
+		err = s.configure(nil)
 	}
 	if err == nil {
 		err = s.Process.Start(context.Background())
@@ -148,14 +141,10 @@ func (s *Server) answers(context.Context) error {
 }
 
 // configure writes the configuration file. The cluster is nil outside of one.
-func (s *Server) configure(maxStore int64, maxPayload int32, cluster map[string]any) error {
-	store := map[string]any{"store_dir": s.dir}
-	config := map[string]any{"server_name": s.name, "listen": s.address, "jetstream": store}
-	if maxStore > 0 {
-		store["max_file_store"] = maxStore
-	}
-	if maxPayload > 0 {
-		config["max_payload"] = maxPayload
+func (s *Server) configure(cluster map[string]any) error {
+	config := map[string]any{
+		"server_name": s.name, "listen": s.address,
+		"jetstream": map[string]any{"store_dir": s.dir},
 	}
 	if cluster != nil {
 		config["cluster"] = cluster
@@ -175,11 +164,6 @@ func (s *Server) URL() string { return s.front.URL() }
 
 // Front returns the proxy through which all clients reach the server.
 func (s *Server) Front() *Proxy { return s.front }
-
-// Routes returns the proxy through which the other servers of a cluster reach
-// this one, or nil outside of a cluster. Connections that this server has opened
-// to the others do not pass it.
-func (s *Server) Routes() *Proxy { return s.routes }
 
 // Name returns the server's name.
 func (s *Server) Name() string { return s.name }
@@ -217,20 +201,3 @@ func NewProxy(target string) (*Proxy, error) {
 
 // URL returns what a client connects to.
 func (p *Proxy) URL() string { return "nats://" + p.Addr() }
-
-// Self returns a command that runs this program anew. The task is in the environment
-// variable of the given name, as JSON.
-func Self(environment string, task any) (*exec.Cmd, error) {
-	text, err := json.Marshal(task)
-	if err != nil {
-		return nil, err
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), environment+"="+string(text))
-	cmd.Stderr = os.Stderr
-	return cmd, nil
-}

@@ -30,8 +30,9 @@ type known[K comparable, D, A any] struct {
 
 	listed   bool // the last pair has listed Actual
 	complete bool // and Desired, and Run or Apply goes on
-	late     bool // the listing in progress has not returned, though its context ended
 	ready    bool // there was a complete pair, or Actual has failed for too long
+
+	listing context.Context // of the listing in progress; nil if there is none
 
 	todo    map[K]bool       // desired and missing, or not in sync: whether that is new, or a value has changed
 	surplus map[K]surplus[D] // existing, and not desired or Absent
@@ -105,7 +106,7 @@ func (k *known[K, D, A]) blocked(key K) error {
 		return cmp.Or(k.rejection, errIncomplete)
 	case !thing.confirmed: // 3
 		return errTooSoon
-	case k.late: // 5
+	case k.listing != nil && k.listing.Err() == context.DeadlineExceeded: // 5
 		return errLate
 	case !k.complete: // 2
 		return errIncomplete
@@ -137,9 +138,9 @@ type pair[K comparable, D, A any] struct {
 
 // how Run, Plan and Apply list.
 type how[K comparable] struct {
-	accepted map[K]struct{} // may be deleted, says an operator
-	gap      time.Duration  // the least time between two pairs that say that a thing is Absent
-	late     func()         // called when a listing outlives its context
+	accepted map[K]struct{}            // may be deleted, says an operator
+	gap      time.Duration             // the least time between two pairs that say that a thing is Absent
+	begin    func(ctx context.Context) // called with the context of each listing
 	logger   *slog.Logger
 }
 
@@ -147,8 +148,8 @@ type how[K comparable] struct {
 func (s *Set[K, D, A]) list(ctx context.Context, old known[K, D, A], how how[K]) (known[K, D, A], error) {
 	p := pair[K, D, A]{Set: s, how: how, old: old, next: old, begun: time.Now()}
 	var errActual, errDesired error
-	p.next.actual, errActual = listOne(ctx, "Actual", s.Actual, old.actual, 10*s.Period, p.watch) // 1: before Desired
-	p.next.desired, errDesired = listOne(ctx, "Desired", s.Desired, old.desired, 10*s.Period, p.watch)
+	p.next.actual, errActual = listOne(ctx, s, how, "Actual", s.Actual, old.actual) // 1: before Desired
+	p.next.desired, errDesired = listOne(ctx, s, how, "Desired", s.Desired, old.desired)
 	p.ended = time.Now()
 	if errDesired == nil {
 		p.next.before = p.next.desired
@@ -157,7 +158,7 @@ func (s *Set[K, D, A]) list(ctx context.Context, old known[K, D, A], how how[K])
 	p.next.complete = errActual == nil && errDesired == nil // 2
 	p.next.swept = p.begun.Sub(p.next.start)
 	p.next.ready = old.ready || p.next.complete || p.next.desired != nil && p.next.swept >= 5*s.Period
-	if err := alone(func() error { p.compare(); return nil }, nil); err != nil { // 2: a Goexit of Absent or InSync
+	if err := guard.Call(func() error { p.compare(); return nil }); err != nil { // 2: a Goexit of Absent or InSync
 		old.listed, old.complete = false, false
 		return old, fmt.Errorf("keep: Set.Absent or Set.InSync: %w", err)
 	}
@@ -170,14 +171,18 @@ func (s *Set[K, D, A]) list(ctx context.Context, old known[K, D, A], how how[K])
 }
 
 // listOne returns a copy of a complete listing, or the old one and an error.
-func listOne[K comparable, V any](ctx context.Context, name string, list func(context.Context) (map[K]V, error), old map[K]V, limit time.Duration, watch func(context.Context, string, <-chan struct{})) (map[K]V, error) {
-	if limit > 0 {
+func listOne[K comparable, D, A, V any](ctx context.Context, s *Set[K, D, A], how how[K], name string, list func(context.Context) (map[K]V, error), old map[K]V) (map[K]V, error) {
+	if limit := 10 * s.Period; limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, limit, fmt.Errorf("it took ten Periods, %v", limit))
 		defer cancel()
 	}
+	how.begin(ctx)
+	late := func(age time.Duration) {
+		guard.Log(how.logger, slog.LevelWarn, "listing has not returned, though its context ended", "set", s.Name, "listing", name, "for", age)
+	}
 	all := map[K]V{}
-	err := alone(func() error {
+	err := guard.Watched(ctx, late, func() error {
 		m, err := list(ctx)
 		for key, value := range m {
 			if key != key { // true for a NaN
@@ -186,47 +191,11 @@ func listOne[K comparable, V any](ctx context.Context, name string, list func(co
 			all[key] = value
 		}
 		return cmp.Or(err, context.Cause(ctx)) // 2: a loop over pages may have ended because of ctx
-	}, func(ended <-chan struct{}) { watch(ctx, name, ended) })
+	})
 	if err != nil {
 		return old, fmt.Errorf("keep: Set.%s: %w", name, err)
 	}
 	return all, nil
-}
-
-// watch waits for a listing. If it does not return when its context ends, nothing is
-// deleted, and watch warns after a second, and again each time the age has doubled.
-func (p *pair[K, D, A]) watch(ctx context.Context, name string, ended <-chan struct{}) {
-	begun := time.Now()
-	select {
-	case <-ended:
-		return
-	case <-ctx.Done():
-		p.how.late() // 5
-	}
-	for pause := time.Second; ; pause = time.Since(begun) {
-		select {
-		case <-ended:
-			return
-		case <-time.After(pause):
-			guard.Log(p.how.logger, slog.LevelWarn, "listing has not returned, though its context ended", "set", p.Name, "listing", name, "for", time.Since(begun))
-		}
-	}
-}
-
-// alone calls f in a goroutine, and makes an error of a panic or a runtime.Goexit in it.
-// Meanwhile it calls watch, unless that is nil.
-func alone(f func() error, watch func(ended <-chan struct{})) error {
-	err := errors.New("runtime.Goexit called")
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		err = guard.Try(f)
-	}()
-	if watch != nil {
-		watch(ended)
-	}
-	<-ended
-	return err
 }
 
 // compare compares the two sides, key by key.

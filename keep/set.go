@@ -274,7 +274,7 @@ func (s *Set[K, D, A]) runListings(ctx context.Context) error {
 		Queue: queue, Period: s.Period, Jitter: s.Jitter, Name: s.Name, Logger: logger,
 		GetItems: func(context.Context) ([]K, error) { // its context ends too soon
 			old, accepted := s.snapshot()
-			next, err := s.list(ctx, old, how[K]{accepted, s.Period / 2, s.late, logger})
+			next, err := s.list(ctx, old, how[K]{accepted, s.Period / 2, s.lists, logger})
 			s.commit(old, next)
 			observed, errQueue := s.enqueue(queue, old, next)
 			return observed, errors.Join(err, errQueue)
@@ -301,8 +301,10 @@ func (s *Set[K, D, A]) begin() {
 // end sees to it that nothing is deleted any more: the listings get old from now on.
 func (s *Set[K, D, A]) end() { s.change(func(k *known[K, D, A]) { k.complete = false }) }
 
-// late does the same while a listing outlives its context.
-func (s *Set[K, D, A]) late() { s.change(func(k *known[K, D, A]) { k.late = true }) }
+// lists notes the context of the listing in progress.
+func (s *Set[K, D, A]) lists(ctx context.Context) {
+	s.change(func(k *known[K, D, A]) { k.listing = ctx })
+}
 
 func (s *Set[K, D, A]) change(f func(*known[K, D, A])) {
 	defer s.lock()()
@@ -535,6 +537,11 @@ func (s *Set[K, D, A]) Accept(rejected error) error {
 // check returns an error that names a field that is missing or out of its range.
 func (s *Set[K, D, A]) check(run bool) error {
 	short := func(d time.Duration) bool { return d > 0 && d < time.Millisecond }
+	var r reconcile.Reconciler[K]
+	if run && s.Reconciler != nil {
+		r = *s.Reconciler
+	}
+	_, own := r.Queue.(*reconcile.Queue[K])
 	for _, f := range []struct {
 		wrong bool
 		name  string
@@ -546,7 +553,8 @@ func (s *Set[K, D, A]) check(run bool) error {
 		{s.Ensure == nil, "Ensure", "nil", "a function"},
 		{s.Delete == nil, "Delete", "nil", "a function"},
 		{run && s.Queue != nil && s.Reconciler != nil, "Reconciler", "set", "nil beside a Queue"},
-		{run && s.Reconciler != nil && s.Reconciler.Reconcile != nil, "Reconciler.Reconcile", "set", "nil"},
+		{r.Reconcile != nil, "Reconciler.Reconcile", "set", "nil"},
+		{r.Queue != nil && !own, "Reconciler.Queue", fmt.Sprintf("a %T", r.Queue), "a *reconcile.Queue, or nil"},
 		{s.Period < 0 || run && s.Period == 0 || s.Period > math.MaxInt64/10, "Period", s.Period, "more than 0, and 29 years at most"},
 		{!(s.Jitter >= 0 && s.Jitter <= 1), "Jitter", s.Jitter, "0 to 1"}, // true for a NaN as well
 		{!(s.MaxDeleted <= 1), "MaxDeleted", s.MaxDeleted, "0 (which means a tenth) to 1 (no limit), or less than 0 (nothing without Accept)"},

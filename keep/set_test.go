@@ -893,7 +893,7 @@ func TestGoexitOfAComparison(t *testing.T) {
 		w.set.InSync = func(string, string) bool { runtime.Goexit(); return true }
 		_, err := w.set.Plan(w.t.Context())
 		for _, err := range []error{err, w.set.Apply(w.t.Context(), nil)} {
-			if err == nil || !strings.Contains(err.Error(), "Set.Absent or Set.InSync: runtime.Goexit") {
+			if err == nil || !strings.Contains(err.Error(), "Set.Absent or Set.InSync: panic: runtime.Goexit") {
 				t.Errorf("Plan or Apply returned %v", err)
 			}
 		}
@@ -904,7 +904,7 @@ func TestGoexitOfAComparison(t *testing.T) {
 func TestGoexitIsAnErrorOfTheListing(t *testing.T) {
 	bubble(t, 1, func(w *world) {
 		w.existing = func(context.Context, map[string]string) (map[string]string, error) { runtime.Goexit(); return nil, nil }
-		if _, err := w.set.Plan(w.t.Context()); err == nil || !strings.Contains(err.Error(), "Set.Actual: runtime.Goexit") {
+		if _, err := w.set.Plan(w.t.Context()); err == nil || !strings.Contains(err.Error(), "Set.Actual: panic: runtime.Goexit") {
 			t.Errorf("Plan returned %v", err)
 		}
 	})
@@ -975,6 +975,9 @@ func TestChecks(t *testing.T) {
 		{"Set.Reconciler is set, want nil beside a Queue", func(s *set) { s.Reconciler = &reconcile.Reconciler[string]{} }},
 		{"Set.Reconciler.Reconcile is set", func(s *set) {
 			s.Queue, s.Reconciler = nil, &reconcile.Reconciler[string]{Reconcile: func(context.Context, string) error { return nil }}
+		}},
+		{"Set.Reconciler.Queue is a struct { reconcile.Dequeuer[string] }, want a *reconcile.Queue", func(s *set) {
+			s.Queue, s.Reconciler = nil, &reconcile.Reconciler[string]{Queue: struct{ reconcile.Dequeuer[string] }{}}
 		}},
 		{"Set.Reconciler: reconcile: Reconciler.Workers is -1", func(s *set) { s.Queue, s.Reconciler = nil, &reconcile.Reconciler[string]{Workers: -1} }},
 		{"Set.Queue: reconcile: Poller.Queue", func(s *set) { s.Queue = (*reconcile.Queue[string])(nil) }},

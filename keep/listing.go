@@ -47,6 +47,9 @@ type known[K comparable, D, A any] struct {
 	start              time.Time     // when the first pair began
 	swept              time.Duration // the time from then to the start of the last pair, for Resync
 	rejections, panics int           // pairs in a row, for the log
+
+	left       map[K]struct{} // since the listing before, Desired lacks them
+	onlyDelete map[K]struct{} // they leave by ApplyPlan, and are not ensured
 }
 
 // surplus is an existing thing that is to be deleted, in time.
@@ -90,6 +93,8 @@ var (
 	errLate       = errors.New("keep: a listing has not returned, though its context ended")
 	errTooSoon    = errors.New("keep: it is not desired, and further complete listings must confirm that")
 	errUnlisted   = errors.New("keep: Lookup says that it is not desired, and the next listings must say so too")
+	errUnknown    = errors.New("keep: neither Desired nor Actual has listed it yet")
+	errDisagree   = errors.New("keep: Lookup says that it is Absent, and Desired does not list it")
 )
 
 // blocked returns nil if a thing may be deleted now, and otherwise the reason. The numbers
@@ -151,15 +156,21 @@ func (s *Set[K, D, A]) list(ctx context.Context, old known[K, D, A], how how[K])
 	p.next.actual, errActual = listOne(ctx, s, how, "Actual", s.Actual, old.actual) // 1: before Desired
 	p.next.desired, errDesired = listOne(ctx, s, how, "Desired", s.Desired, old.desired)
 	p.ended = time.Now()
+	p.next.left = map[K]struct{}{}
 	if errDesired == nil {
+		for key := range old.before {
+			if _, ok := p.next.desired[key]; !ok {
+				p.next.left[key] = struct{}{}
+			}
+		}
 		p.next.before = p.next.desired
 	}
 	p.next.listed, p.next.start = errActual == nil, cmp.Or(old.start, p.begun)
 	p.next.complete = errActual == nil && errDesired == nil // 2
 	p.next.swept = p.begun.Sub(p.next.start)
-	p.next.ready = old.ready || p.next.complete || p.next.desired != nil && p.next.swept >= 5*s.Period
+	p.next.ready = old.ready || p.next.complete || p.next.desired != nil && p.ended.Sub(p.next.start) >= 5*s.Period
 	if err := guard.Call(func() error { p.compare(); return nil }); err != nil { // 2: a Goexit of Absent or InSync
-		old.listed, old.complete = false, false
+		old.complete, old.left = false, nil
 		return old, fmt.Errorf("keep: Set.Absent or Set.InSync: %w", err)
 	}
 	if p.next.complete {
@@ -214,7 +225,7 @@ func (p *pair[K, D, A]) compare() {
 
 // compareOne compares one key. A panic of Absent or InSync concerns this key alone.
 func (p *pair[K, D, A]) compareOne(key K) {
-	ensure, leaves := false, false
+	var ensure, leaves bool
 	err := guard.Try(func() error {
 		desired, listed := p.next.desired[key]
 		actual, exists := p.next.actual[key]
@@ -334,7 +345,7 @@ func (p *pair[K, D, A]) acceptOrReject() bool {
 	p.next.rejectedAt = cmp.Or(p.old.rejectedAt, p.ended)
 	p.next.rejections++
 	if old, ok := p.old.rejection.(*Rejection[K]); !ok || !slices.Equal(old.Keys, p.newly) { // the same one is no news for its items
-		p.next.rejection = &Rejection[K]{Keys: p.newly}
+		p.next.rejection = &Rejection[K]{Keys: p.newly, all: part < 0}
 	}
 	return false
 }
@@ -362,8 +373,12 @@ func (p *pair[K, D, A]) logFaults() {
 	if p.next.panics++; p.panics == 0 {
 		p.next.panics = 0
 	}
-	if n := p.next.rejections; n > p.old.rejections && n&(n-1) == 0 {
-		guard.Log(p.how.logger, slog.LevelError, "listings rejected, nothing that is newly surplus is deleted", "set", p.Name, "err", p.next.rejection, "rejections", n)
+	level := slog.LevelError
+	if p.MaxDeleted < 0 {
+		level = slog.LevelWarn // as it was set
+	}
+	if n := p.next.rejections; n > p.old.rejections && (n&(n-1) == 0 || p.next.rejection != p.old.rejection) {
+		guard.Log(p.how.logger, level, "listings rejected, nothing that is newly surplus is deleted", "set", p.Name, "err", p.next.rejection, "rejections", n)
 	}
 	if n := p.next.panics; n > 0 && n&(n-1) == 0 {
 		guard.Log(p.how.logger, slog.LevelError, "panic while comparing the listings", "set", p.Name, "err", p.panic, "keys", p.panics, "listings", n)
@@ -391,21 +406,17 @@ func (s *Set[K, D, A]) commit(old, next known[K, D, A]) {
 		thing, ok := next.surplus[key]
 		return !ok || thing.absent
 	})
-	maps.DeleteFunc(s.deleted, func(_ K, at time.Time) bool { return time.Since(at) > time.Hour })
+	maps.DeleteFunc(s.deleted, func(_ K, at time.Time) bool { return time.Since(at) > s.twice() })
 }
 
 // enqueue enqueues what has changed, and returns what is to be offered.
 func (s *Set[K, D, A]) enqueue(queue reconcile.Enqueuer[K], old, next known[K, D, A]) (observed []K, err error) {
 	events := s.woken(next)
+	maps.Copy(events, next.left)
 	if old.before != nil && next.desired != nil {
 		for key, desired := range next.desired {
 			before, was := old.before[key]
 			if !next.inSync(key) && (!was || !reflect.DeepEqual(before, desired)) {
-				events[key] = struct{}{}
-			}
-		}
-		for key := range old.before {
-			if _, ok := next.desired[key]; !ok {
 				events[key] = struct{}{}
 			}
 		}
@@ -444,7 +455,15 @@ func (s *Set[K, D, A]) woken(next known[K, D, A]) map[K]struct{} {
 	defer s.lock()()
 	keys := map[K]struct{}{}
 	for key, reason := range s.waiting {
-		if drifted := next.listed && next.todo[key]; drifted || next.blocked(key) != reason {
+		blocked := next.blocked(key)
+		ended := blocked != reason || next.listed && next.todo[key] // or it has drifted
+		switch reason {
+		case errUnlisted, errUnknown:
+			ended = next.complete
+		case errDisagree:
+			ended = blocked != nil
+		}
+		if ended {
 			keys[key] = struct{}{}
 		}
 	}

@@ -26,24 +26,33 @@ type Plan[K comparable] struct {
 	Rejected               error // nil, or a *Rejection[K]: too many things are surplus, and none of its keys is in Delete
 }
 
-// String has a line for each key: + for Create, ~ for Update, - for Delete. A key is quoted
-// if it has characters that do not print. Then comes the rejection, if there is one. The last
-// line, without a line end, has the counts.
+// String has a line for each key: + for Create, ~ for Update, - for Delete, ! for what is
+// rejected. A key is quoted if it has characters that do not print. Then comes the
+// rejection, if there is one. The last line, without a line end, has the counts.
 func (p Plan[K]) String() string {
 	var b strings.Builder
-	for i, keys := range [][]K{p.Create, p.Update, p.Delete} {
+	rejected := p.rejected()
+	for i, keys := range [][]K{p.Create, p.Update, p.Delete, rejected} {
 		for _, key := range keys {
-			fmt.Fprintf(&b, "%c %s\n", "+~-"[i], text(key))
+			fmt.Fprintf(&b, "%c %s\n", "+~-!"[i], text(key))
 		}
 	}
 	if p.Rejected != nil {
 		fmt.Fprintln(&b, p.Rejected)
 	}
 	fmt.Fprintf(&b, "%d to create, %d to update, %d to delete", len(p.Create), len(p.Update), len(p.Delete))
-	if r := (*Rejection[K])(nil); errors.As(p.Rejected, &r) {
-		fmt.Fprintf(&b, ", %d rejected", len(r.Keys))
+	if len(rejected) > 0 {
+		fmt.Fprintf(&b, ", %d rejected", len(rejected))
 	}
 	return b.String()
+}
+
+// rejected returns the keys that are rejected.
+func (p Plan[K]) rejected() []K {
+	if r := (*Rejection[K])(nil); errors.As(p.Rejected, &r) && r != nil {
+		return r.Keys
+	}
+	return nil
 }
 
 // text returns the text of a key, or of some, quoted if it does not print as it is.
@@ -62,11 +71,17 @@ var ErrTooMany = errors.New("keep: too many things would be deleted at once")
 // things are newly surplus; see [Set]. It is not changed after it was returned.
 type Rejection[K comparable] struct {
 	Keys []K // all that would be deleted, in the order of their texts
+
+	all bool // MaxDeleted is below 0
 }
 
 // Error names the number of the keys, and the first ones.
 func (r *Rejection[K]) Error() string {
-	return fmt.Sprintf("%v: %d, first %v", ErrTooMany, len(r.Keys), text(r.Keys[:min(5, len(r.Keys))]))
+	why := ErrTooMany.Error()
+	if r.all {
+		why = "keep: MaxDeleted is below 0, so deletions wait for Accept"
+	}
+	return fmt.Sprintf("%s: %d, first %v", why, len(r.Keys), text(r.Keys[:min(5, len(r.Keys))]))
 }
 
 // Names returns the text of each key, for code that does not know K.
@@ -190,13 +205,14 @@ func (s *Set[K, D, A]) apply(ctx context.Context, plan *Plan[K], r *reconcile.Re
 	if err != nil {
 		return err // what was accepted stays so
 	}
-	s.commit(before, k)
 	p := k.plan()
 	var errOthers error
 	if plan != nil {
-		p, errOthers = p.within(*plan)
+		p, errOthers = p.within(*plan, accepted)
+		k.onlyDelete = setOf(p.Delete)
 	}
-	now, later := split(p.Delete, k.deletions())
+	s.commit(before, k)
+	now, later := split(p.Delete, setOf(k.deletions()))
 	err = errors.Join(errOthers, once.Apply(ctx, slices.Concat(p.Create, p.Update, now)...))
 	if len(later) > 0 {
 		guard.Log(list.logger, slog.LevelInfo, "waiting before the next listings, which must confirm deletions", "set", s.Name, "deletions", len(later), "for", s.deleteAfter())
@@ -209,19 +225,21 @@ func (s *Set[K, D, A]) apply(ctx context.Context, plan *Plan[K], r *reconcile.Re
 		var errList error
 		k, errList = s.list(ctx, old, list)
 		s.commit(old, k)
-		now, _ = split(later, k.deletions())
+		now, _ = split(later, setOf(k.deletions()))
 		err = errors.Join(err, errList, once.Apply(ctx, now...))
 	}
 	return errors.Join(err, cmp.Or(k.rejection, p.Rejected))
 }
 
-// within returns the changes that plan has too, and an error that names the others.
-func (p Plan[K]) within(plan Plan[K]) (Plan[K], error) {
+// within returns the changes that plan has too, and an error that names the others. What an
+// operator has accepted since belongs to the plan.
+func (p Plan[K]) within(plan Plan[K], accepted map[K]struct{}) (Plan[K], error) {
 	var others Plan[K]
-	ensured := slices.Concat(plan.Create, plan.Update) // what was to be created may exist by now
+	ensured := setOf(slices.Concat(plan.Create, plan.Update)) // what was to be created may exist by now
 	p.Create, others.Create = split(p.Create, ensured)
 	p.Update, others.Update = split(p.Update, ensured)
-	p.Delete, others.Delete = split(p.Delete, plan.Delete)
+	later, _ := split(plan.rejected(), accepted)
+	p.Delete, others.Delete = split(p.Delete, setOf(slices.Concat(plan.Delete, later)))
 	if len(others.Create)+len(others.Update)+len(others.Delete) == 0 {
 		return p, nil
 	}
@@ -229,17 +247,21 @@ func (p Plan[K]) within(plan Plan[K]) (Plan[K], error) {
 }
 
 // split returns the keys that are in some, and the others.
-func split[K comparable](keys, some []K) (in, others []K) {
-	set := map[K]bool{}
-	for _, key := range some {
-		set[key] = true
-	}
+func split[K comparable](keys []K, some map[K]struct{}) (in, others []K) {
 	for _, key := range keys {
-		if set[key] {
+		if _, ok := some[key]; ok {
 			in = append(in, key)
 		} else {
 			others = append(others, key)
 		}
 	}
 	return in, others
+}
+
+func setOf[K comparable](keys []K) map[K]struct{} {
+	set := map[K]struct{}{}
+	for _, key := range keys {
+		set[key] = struct{}{}
+	}
+	return set
 }

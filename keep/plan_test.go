@@ -57,13 +57,13 @@ func TestPlanAndApply(t *testing.T) {
 				delete(w.desired, "t04")
 				w.desired["new"] = "1"
 			},
-			"+ new\nkeep: too many things would be deleted at once: 2, first [t03 t04]\n",
+			"+ new\n! t03\n! t04\nkeep: too many things would be deleted at once: 2, first [t03 t04]\n",
 			[]string{"0s +new"},
 			keep.ErrTooMany,
 		},
 		{
 			"{}", func(w *world) { w.answer(empty) },
-			"keep: too many things would be deleted at once: 5, first [t00 t01 t02 t03 t04]\n", nil, keep.ErrTooMany,
+			"! t00\n! t01\n! t02\n! t03\n! t04\nkeep: too many things would be deleted at once: 5, first [t00 t01 t02 t03 t04]\n", nil, keep.ErrTooMany,
 		},
 		{
 			"without InSync", func(w *world) {
@@ -182,7 +182,7 @@ func TestAcceptAndApplyAgain(t *testing.T) {
 			t.Error(err)
 		}
 		p, errPlan := w.set.Plan(w.t.Context())
-		if want := "- t00\n- t01\n- t02\n- t03\n- t04\nkeep: too many things would be deleted at once: 2, first [foreign other]\n"; errPlan != nil || changes(p) != want {
+		if want := "- t00\n- t01\n- t02\n- t03\n- t04\n! foreign\n! other\nkeep: too many things would be deleted at once: 2, first [foreign other]\n"; errPlan != nil || changes(p) != want {
 			t.Errorf("the plan is %q, %v, want %q", p, errPlan, want)
 		}
 		w.do(func() { w.deletes = func(string) error { return reconcile.Terminal(errDown) } })

@@ -177,6 +177,7 @@ func TestChangeInSyncIsNoEvent(t *testing.T) {
 // TestNothingWithoutAccept deletes only what an operator accepts, with MaxDeleted below 0.
 func TestNothingWithoutAccept(t *testing.T) {
 	bubble(t, 20, func(w *world) {
+		text := w.logs()
 		w.set.MaxDeleted = -1
 		w.start()
 		w.wait(time.Second)
@@ -184,11 +185,14 @@ func TestNothingWithoutAccept(t *testing.T) {
 		w.wait(time.Hour)
 		w.took("1m0s +t02")
 		_, shown := w.set.Rejected()
-		if want := "keep: too many things would be deleted at once: 2, first [t00 t01]"; fmt.Sprint(shown) != want {
+		if want := "keep: MaxDeleted is below 0, so deletions wait for Accept: 2, first [t00 t01]"; fmt.Sprint(shown) != want {
 			t.Errorf("Rejected is %v, want %s", shown, want)
 		}
 		w.do(func() { delete(w.desired, "t03") })
 		w.wait(10 * time.Minute)
+		if want := `at=1h1m0s level=WARN msg="listings rejected, nothing that is newly surplus is deleted" set="" err="keep: MaxDeleted is below 0, so deletions wait for Accept: 3, first [t00 t01 t03]"`; !strings.Contains(text.String(), want) {
+			t.Errorf("want %q in\n%s", want, text)
+		}
 		if err := w.set.Accept(shown); err != nil {
 			t.Error(err)
 		}
@@ -234,6 +238,160 @@ func TestEventBeforeTheListing(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLookupFailsWithoutARow ends the item of a thing that neither listing has, because
+// nothing can be ensured or deleted, and finds one that the listings do not have yet.
+func TestLookupFailsWithoutARow(t *testing.T) {
+	bubble(t, 20, func(w *world) {
+		w.set.Resync = -1
+		lookups, listings := 0, 0
+		w.answer(func(all map[string]string) (map[string]string, error) { listings++; return all, nil })
+		w.set.Lookup = func(_ context.Context, key, _ string) (string, bool, error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			lookups++
+			if desired, ok := w.desired[key]; ok && lookups != 1 {
+				return desired, true, nil
+			}
+			return "", false, errDown
+		}
+		w.start()
+		w.wait(90 * time.Second)
+		w.do(func() { w.desired["new"] = "1" })
+		w.queue.Enqueue("new")
+		w.wait(time.Second)
+		w.took("1m30s +new")
+		w.do(func() { w.desired["t00"] = gone })
+		w.wait(10 * time.Minute)
+		w.took("3m30s -t00")
+		w.do(func() { delete(w.desired, "t00") })
+		w.wait(24 * time.Hour)
+		if state := w.queue.State("t00"); state.Err != nil || lookups != 5 || listings != 1453 {
+			t.Errorf("after %d Lookups and %d listings the item of what is gone has %v", lookups, listings, state.Err)
+		}
+	})
+}
+
+// TestEventOfANewThing makes Run list, if there is no Lookup to ask.
+func TestEventOfANewThing(t *testing.T) {
+	bubble(t, 20, func(w *world) {
+		w.set.Period, w.set.Resync = time.Hour, -1
+		w.start()
+		w.wait(time.Minute)
+		w.do(func() { w.desired["new"] = "1" })
+		w.queue.Enqueue("new")
+		w.queue.Enqueue("never")
+		w.wait(time.Minute)
+		w.took("1m0s +new")
+		if state := w.queue.State("never"); state.Err != nil || w.queue.Stats().Taken > 4 {
+			t.Errorf("after %d runs the item of what is not listed has %v", w.queue.Stats().Taken, state.Err)
+		}
+	})
+}
+
+// TestLookupDisagrees says why a thing that only Lookup has, as Absent, is not deleted.
+func TestLookupDisagrees(t *testing.T) {
+	bubble(t, 20, func(w *world) {
+		var lookups atomic.Int32
+		var agrees atomic.Bool
+		w.set.Lookup = func(_ context.Context, key, _ string) (string, bool, error) {
+			lookups.Add(1)
+			if agrees.Load() {
+				return "", false, nil
+			}
+			if key != "t00" {
+				return "1", true, nil
+			}
+			return gone, true, nil
+		}
+		w.start()
+		w.wait(time.Second)
+		w.do(func() { delete(w.desired, "t00") })
+		w.wait(24 * time.Hour)
+		w.took()
+		if state := w.queue.State("t00"); !strings.Contains(fmt.Sprint(state.Err), "Desired does not list it") || lookups.Load() > 24*20+40 {
+			t.Errorf("after %d Lookups the item waits because of %v", lookups.Load(), state.Err)
+		}
+		agrees.Store(true)
+		w.wait(time.Hour)
+		if n := w.deleted(); n != 1 {
+			t.Errorf("%d deletions, want 1", n)
+		}
+	})
+}
+
+// TestTerminalLookup is not called more often because its item has waited before.
+func TestTerminalLookup(t *testing.T) {
+	bubble(t, 20, func(w *world) {
+		calls := 0
+		w.set.Resync = -1
+		w.set.Lookup = func(context.Context, string, string) (string, bool, error) {
+			if time.Since(w.begun) < 3*time.Minute {
+				return "", false, nil
+			}
+			calls++
+			return "", false, reconcile.Terminal(errDown)
+		}
+		w.start()
+		w.wait(time.Second)
+		w.do(func() { delete(w.desired, "t00") })
+		w.wait(24 * time.Hour)
+		if calls > 361 {
+			t.Errorf("%d calls in a day", calls)
+		}
+	})
+}
+
+// TestFirstActualThatTimesOut delays the first Ensure for its ten Periods, and not for more.
+func TestFirstActualThatTimesOut(t *testing.T) {
+	bubble(t, 2, func(w *world) {
+		w.desired["new"] = "1"
+		w.existing = func(ctx context.Context, _ map[string]string) (map[string]string, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		w.start()
+		w.wait(15 * time.Minute)
+		w.took("10m0s +new")
+	})
+}
+
+// TestApplyPlanAndLookup leaves what the plan deletes as it is if Lookup says that it is desired.
+func TestApplyPlanAndLookup(t *testing.T) {
+	bubble(t, 20, func(w *world) {
+		w.do(func() { delete(w.desired, "t00"); delete(w.actual, "t01") })
+		w.set.Lookup = func(context.Context, string, string) (string, bool, error) { return "2", true, nil }
+		plan, err := w.set.Plan(w.t.Context())
+		if err == nil {
+			err = w.set.ApplyPlan(w.t.Context(), plan, nil)
+		}
+		if !strings.Contains(fmt.Sprint(err), "t00: keep: the plan deletes it, and Lookup says that it is desired") {
+			t.Errorf("ApplyPlan returned %v", err)
+		}
+		w.took("0s +t01")
+	})
+}
+
+// TestAcceptedPlan is applied once an operator has accepted what the first ApplyPlan
+// rejected, and no more than that.
+func TestAcceptedPlan(t *testing.T) {
+	bubble(t, 20, func(w *world) {
+		w.set.MaxDeleted = -1
+		w.do(func() { delete(w.desired, "t00"); delete(w.desired, "t01") })
+		plan, err := w.set.Plan(w.t.Context())
+		if err == nil {
+			err = w.set.ApplyPlan(w.t.Context(), plan, nil)
+		}
+		if err := w.set.Accept(err); err != nil {
+			t.Error(err)
+		}
+		w.do(func() { delete(w.desired, "t02") })
+		if err := w.set.ApplyPlan(w.t.Context(), plan, nil); fmt.Sprint(err) != "keep: MaxDeleted is below 0, so deletions wait for Accept: 1, first [t02]" {
+			t.Errorf("ApplyPlan returned %v", err)
+		}
+		w.took("5m0s -t00", "5m0s -t01")
+	})
 }
 
 // TestDeletedAgain warns of a thing that another name creates, and only of that.
@@ -350,7 +508,7 @@ func TestPlanText(t *testing.T) {
 		}
 		w.set.MaxDeleted = 0.1
 		p, err := w.set.Plan(w.t.Context())
-		if want := `keep: too many things would be deleted at once: 3, first "[\x1b[1A x\n- t00 \xff]"` + "\n0 to create, 0 to update, 0 to delete, 3 rejected"; err != nil || p.String() != want {
+		if want := `! "\x1b[1A"` + "\n" + `! "x\n- t00"` + "\n" + `! "\xff"` + "\n" + `keep: too many things would be deleted at once: 3, first "[\x1b[1A x\n- t00 \xff]"` + "\n0 to create, 0 to update, 0 to delete, 3 rejected"; err != nil || p.String() != want {
 			t.Errorf("the plan is %s, %v, want %s", p, err, want)
 		}
 		if text.Len() > 0 {

@@ -80,13 +80,14 @@ import (
 // An existing thing that a rejected or an incomplete pair lacks keeps its last desired
 // state, until a pair that lacks it is accepted.
 //
-// Five things are not guarded. MaxDeleted bounds each pair, and not a rate: if Desired
+// Six things are not guarded. MaxDeleted bounds each pair, and not a rate: if Desired
 // loses a tenth with each listing, most things are deleted in the end. Creations are not
 // bounded: if Actual is empty or lacks things by mistake, all of these are ensured, so
 // Ensure must check first. If the two listings spell a key differently, one thing is
 // deleted and created again and again; Run warns when a key is deleted twice within an
-// hour. Without a Lookup an event ensures the value that was listed last. And while a
-// listing takes long, the pair before it stays in force for up to ten Periods.
+// hour, or within twice DeleteAfter. Without a Lookup an event ensures the value that was listed last. The conditions
+// count for a key: a new thing with the key of one that was deleted since the last pair is
+// deleted with it. And while a listing takes long, the pair before it stays in force for up to twenty Periods.
 //
 // Desired, Actual, Ensure and Delete are required, and for Run also Period; the zero value
 // of every other field is a good default. Fields must not be changed after the first call.
@@ -142,7 +143,9 @@ type Set[K comparable, D, A any] struct {
 	// listing again protects nothing. If a missing record may be a mistake, or if the
 	// provider also answers 404 to a client without permission, return an error for it.
 	// If Lookup says that a thing is not desired, and the listings do not say so yet, Run
-	// lists soon, and the item waits for that. Nil means that the listings decide.
+	// lists soon, and the item waits for that. An error for a thing that neither listing has
+	// is tried again once: the next listings show whether the thing is there. Nil means that
+	// the listings decide.
 	Lookup func(ctx context.Context, key K, last D) (desired D, ok bool, err error)
 
 	// Reconciler says how Run runs the items if Queue is nil: Workers, Timeout, Grace, Admit,
@@ -186,7 +189,7 @@ type Set[K comparable, D, A any] struct {
 	own      *reconcile.Queue[K] // nil until it is needed
 	accepted map[K]struct{}      // by an operator, still surplus, and not deleted
 	waiting  map[K]error         // why the item of a key waits, as Reconcile returned it last
-	deleted  map[K]time.Time     // by Reconcile, within an hour
+	deleted  map[K]time.Time     // by Reconcile, not longer ago than twice
 }
 
 // Run lists at once and then every Period, until ctx is done. It then waits for the
@@ -324,26 +327,34 @@ func (s *Set[K, D, A]) lock() (unlock func()) {
 // to wait for a listing, the error says why. It is the function of a
 // [reconcile.Reconciler] of the same Queue; without a Queue, Run calls it.
 func (s *Set[K, D, A]) Reconcile(ctx context.Context, key K) (err error) {
-	k, ready := s.startRun(key)
-	if !ready {
+	k, last := s.startRun(key)
+	if !k.ready {
 		return waitBecause(errNotListed)
 	}
 	state := failed // if it panics
 	defer func() { s.endRun(key, state) }()
 	desired, ok := k.lastDesired(key)
 	if s.Lookup != nil {
-		if desired, ok, err = s.Lookup(ctx, key, desired); err != nil { // 3
-			return fmt.Errorf("look up the desired state: %w", err)
-		}
+		desired, ok, err = s.Lookup(ctx, key, desired)
+	}
+	listed, isListed := k.desired[key]
+	if _, exists := k.actual[key]; !isListed && !exists && (s.Lookup == nil || err != nil) {
+		return s.unknown(k, key, last, err)
+	}
+	if err != nil { // 3
+		return fmt.Errorf("look up the desired state: %w", err)
 	}
 	if ctx.Err() != nil { // 3: a Lookup over pages may have stopped because of that, without an error
 		return context.Cause(ctx)
 	}
 	absent := ok && s.absent(desired)
 	ensure := ok && !absent
-	if listed, is := k.desired[key]; !ensure && is && !s.absent(listed) && s.waitForListing(key) {
+	if !ensure && isListed && !s.absent(listed) && s.waitForListing(key, errUnlisted, last) {
 		state = pending
 		return waitBecause(errUnlisted)
+	}
+	if _, only := k.onlyDelete[key]; only && ensure {
+		return reconcile.Terminal(errors.New("keep: the plan deletes it, and Lookup says that it is desired"))
 	}
 	if ensure {
 		err = s.Ensure(ctx, key, desired)
@@ -380,17 +391,31 @@ func stateAfter(err error) runState {
 	return pending
 }
 
-// startRun notes that a run of a key starts, and returns what the listings say. If they say
-// nothing yet, the item has to wait.
-func (s *Set[K, D, A]) startRun(key K) (k known[K, D, A], ready bool) {
+// unknown has a key that neither listing has wait for the next pair, unless the last pair
+// has shown that it is gone, or its item has waited before. Then there is nothing to do.
+func (s *Set[K, D, A]) unknown(k known[K, D, A], key K, last, err error) error {
+	if _, left := k.left[key]; left || last != nil || !s.waitForListing(key, errUnknown, nil) {
+		return nil
+	}
+	if err != nil {
+		return waitBecause(fmt.Errorf("%w; look up the desired state: %v", errUnknown, err))
+	}
+	return waitBecause(errUnknown)
+}
+
+// startRun notes that a run of a key starts, and returns what the listings say, and why the
+// item waited, nil if it did not. If the listings say nothing yet, it has to wait.
+func (s *Set[K, D, A]) startRun(key K) (k known[K, D, A], waited error) {
 	defer s.lock()()
+	waited = s.waiting[key]
+	delete(s.waiting, key)
 	_, desired := s.known.lastDesired(key)
 	if _, leaves := s.known.surplus[key]; s.known.ready && (desired || leaves) { // others are not kept
 		s.known.runs[key] = run{running, s.known.runs[key].listings}
 	} else if !s.known.ready {
 		s.waiting[key] = errNotListed
 	}
-	return s.known, s.known.ready
+	return s.known, waited
 }
 
 // endRun notes how a run has ended, unless the values of its key have changed since it started.
@@ -409,17 +434,17 @@ func waitBecause(reason error) error {
 	return fmt.Errorf("%w: %w", reason, reconcile.RequeueWithin(time.Hour))
 }
 
-// waitForListing makes an item wait for the next listing, and reports whether there will
-// be one. It asks for one when the item begins to wait.
-func (s *Set[K, D, A]) waitForListing(key K) bool {
+// waitForListing makes an item wait for the next complete pair, and reports whether there
+// will be one. It asks for one, unless the item has waited for that before.
+func (s *Set[K, D, A]) waitForListing(key K, reason, waited error) bool {
 	defer s.lock()()
 	if s.poller.Load() == nil {
 		return false
 	}
-	if s.waiting[key] != errUnlisted {
+	if reason != waited {
 		s.Trigger()
 	}
-	s.waiting[key] = errUnlisted
+	s.waiting[key] = reason
 	return true
 }
 
@@ -427,11 +452,11 @@ func (s *Set[K, D, A]) waitForListing(key K) bool {
 // its item has to wait. Absent says that Lookup, or Desired, has the thing, as Absent.
 func (s *Set[K, D, A]) deletable(key K, absent bool) (A, error) {
 	defer s.lock()()
-	delete(s.waiting, key)
 	err := s.known.blocked(key)
-	if _, listed := s.known.desired[key]; err == nil && absent && !listed { // but Lookup has it
-		err = errNothing
-	} else if err != nil && err != errNothing {
+	if _, listed := s.known.desired[key]; err == nil && absent && !listed {
+		err = errDisagree
+	}
+	if err != nil && err != errNothing {
 		s.waiting[key] = err // its end wakes the item
 	}
 	return s.known.actual[key], err
@@ -442,7 +467,7 @@ func (s *Set[K, D, A]) deletable(key K, absent bool) (A, error) {
 func (s *Set[K, D, A]) noteDeleted(ctx context.Context, key K) {
 	unlock := s.lock()
 	last, now := s.deleted[key], time.Now()
-	again := s.known.surplus[key].since.After(last) && now.Sub(last) <= time.Hour
+	again := s.known.surplus[key].since.After(last) && now.Sub(last) <= s.twice()
 	s.deleted[key] = now
 	delete(s.accepted, key) // another thing may have the key when Apply is called again
 	unlock()
@@ -451,8 +476,12 @@ func (s *Set[K, D, A]) noteDeleted(ctx context.Context, key K) {
 	}
 }
 
-// Enqueue reports an event: the thing of this key runs soon. The key goes to Queue, or, if
-// that is nil, to the queue of Run, also before Run. Enqueue does not block.
+// twice is how soon a key is deleted again if the listings spell it differently.
+func (s *Set[K, D, A]) twice() time.Duration { return max(time.Hour, 2*s.deleteAfter()) }
+
+// Enqueue reports an event: the thing of this key runs soon. If neither listing has it, and
+// there is no Lookup, Run lists soon. The key goes to Queue, or, if that is nil, to the queue
+// of Run, also before Run. Enqueue does not block.
 func (s *Set[K, D, A]) Enqueue(key K) { s.queue().Enqueue(key) }
 
 // Trigger makes Run list soon, as [reconcile.Poller.Trigger] does. It never blocks, and

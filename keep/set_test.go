@@ -307,6 +307,7 @@ func TestRejection(t *testing.T) {
 // TestDeletedKeyLeavesTheQueue, also if its item waits for a listing.
 func TestDeletedKeyLeavesTheQueue(t *testing.T) {
 	bubble(t, 5, func(w *world) {
+		w.withLookup()
 		w.start()
 		w.wait(time.Second)
 		w.answer(empty)

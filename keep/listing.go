@@ -48,8 +48,8 @@ type known[K comparable, D, A any] struct {
 	swept              time.Duration // the time from then to the start of the last pair, for Resync
 	rejections, panics int           // pairs in a row, for the log
 
-	left       map[K]struct{} // since the listing before, Desired lacks them
-	onlyDelete map[K]struct{} // they leave by ApplyPlan, and are not ensured
+	left       map[K]struct{}   // since the listing before, Desired lacks them
+	onlyDelete func(key K) bool // whether ApplyPlan deletes it, and does not ensure it; may be nil
 }
 
 // surplus is an existing thing that is to be deleted, in time.
@@ -190,7 +190,7 @@ func listOne[K comparable, D, A, V any](ctx context.Context, s *Set[K, D, A], ho
 	}
 	how.begin(ctx)
 	late := func(age time.Duration) {
-		guard.Log(how.logger, slog.LevelWarn, "listing has not returned, though its context ended", "set", s.Name, "listing", name, "for", age)
+		s.log(how.logger, slog.LevelWarn, "listing has not returned, though its context ended", "listing", name, "for", age)
 	}
 	all := map[K]V{}
 	err := guard.Watched(ctx, late, func() error {
@@ -378,11 +378,18 @@ func (p *pair[K, D, A]) logFaults() {
 		level = slog.LevelWarn // as it was set
 	}
 	if n := p.next.rejections; n > p.old.rejections && (n&(n-1) == 0 || p.next.rejection != p.old.rejection) {
-		guard.Log(p.how.logger, level, "listings rejected, nothing that is newly surplus is deleted", "set", p.Name, "err", p.next.rejection, "rejections", n)
+		p.log(p.how.logger, level, "listings rejected, nothing that is newly surplus is deleted", "err", p.next.rejection, "rejections", n)
 	}
 	if n := p.next.panics; n > 0 && n&(n-1) == 0 {
-		guard.Log(p.how.logger, slog.LevelError, "panic while comparing the listings", "set", p.Name, "err", p.panic, "keys", p.panics, "listings", n)
+		p.log(p.how.logger, slog.LevelError, "panic while comparing the listings", "err", p.panic, "keys", p.panics, "listings", n)
 	}
+}
+
+func (s *Set[K, D, A]) log(logger *slog.Logger, level slog.Level, msg string, args ...any) {
+	if s.Name != "" {
+		args = append([]any{"set", s.Name}, args...)
+	}
+	guard.Log(logger, level, msg, args...)
 }
 
 func (s *Set[K, D, A]) snapshot() (known[K, D, A], map[K]struct{}) {
@@ -489,6 +496,8 @@ func sortKeys[K comparable](keys []K) []K {
 	for _, key := range keys {
 		texts[key] = fmt.Sprint(key)
 	}
-	slices.SortFunc(keys, func(a, b K) int { return strings.Compare(texts[a], texts[b]) })
+	slices.SortFunc(keys, func(a, b K) int {
+		return cmp.Or(strings.Compare(texts[a], texts[b]), strings.Compare(fmt.Sprintf("%T %#v", a, a), fmt.Sprintf("%T %#v", b, b)))
+	})
 	return keys
 }

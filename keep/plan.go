@@ -14,9 +14,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/reconkernel/reconcile"
-	"github.com/reconkernel/reconcile/internal/guard"
 )
 
 // A Plan lists the changes that Apply would make, each list in the order of the texts of
@@ -27,7 +27,7 @@ type Plan[K comparable] struct {
 }
 
 // String has a line for each key: + for Create, ~ for Update, - for Delete, ! for what is
-// rejected. A key is quoted if it has characters that do not print. Then comes the
+// rejected. A key is quoted if it is empty, or has spaces or what does not print. Then comes the
 // rejection, if there is one. The last line, without a line end, has the counts.
 func (p Plan[K]) String() string {
 	var b strings.Builder
@@ -55,10 +55,10 @@ func (p Plan[K]) rejected() []K {
 	return nil
 }
 
-// text returns the text of a key, or of some, quoted if it does not print as it is.
-func text(key any) string {
+// text returns the text of a key, quoted if it is empty, or has spaces or what does not print.
+func text[K any](key K) string {
 	t := fmt.Sprint(key)
-	if quoted := strconv.Quote(t); quoted != `"`+t+`"` {
+	if quoted := strconv.Quote(t); t == "" || quoted != `"`+t+`"` || strings.ContainsFunc(t, unicode.IsSpace) {
 		return quoted
 	}
 	return t
@@ -81,7 +81,11 @@ func (r *Rejection[K]) Error() string {
 	if r.all {
 		why = "keep: MaxDeleted is below 0, so deletions wait for Accept"
 	}
-	return fmt.Sprintf("%s: %d, first %v", why, len(r.Keys), text(r.Keys[:min(5, len(r.Keys))]))
+	var first []string
+	for _, key := range r.Keys[:min(5, len(r.Keys))] {
+		first = append(first, text(key))
+	}
+	return fmt.Sprintf("%s: %d, first %v", why, len(r.Keys), first)
 }
 
 // Names returns the text of each key, for code that does not know K.
@@ -153,16 +157,6 @@ func (k *known[K, D, A]) plan() Plan[K] {
 	return Plan[K]{sortKeys(create), sortKeys(update), sortKeys(remove), k.rejection}
 }
 
-// deletions returns the keys that may be deleted now.
-func (k *known[K, D, A]) deletions() (keys []K) {
-	for key := range k.surplus {
-		if k.blocked(key) == nil {
-			keys = append(keys, key)
-		}
-	}
-	return keys
-}
-
 // Apply makes the changes of Plan once, as [reconcile.Reconciler.Apply] does with the
 // fields of r. The field Reconcile may be nil, and a nil r has the zero fields. Apply waits
 // DeleteAfter, lists again, and then deletes the things that are still surplus. It logs at
@@ -209,47 +203,50 @@ func (s *Set[K, D, A]) apply(ctx context.Context, plan *Plan[K], r *reconcile.Re
 	var errOthers error
 	if plan != nil {
 		p, errOthers = p.within(*plan, accepted)
-		k.onlyDelete = setOf(p.Delete)
+		k.onlyDelete = isOneOf(p.Delete)
 	}
 	s.commit(before, k)
-	now, later := split(p.Delete, setOf(k.deletions()))
-	err = errors.Join(errOthers, once.Apply(ctx, slices.Concat(p.Create, p.Update, now)...))
+	now, later := split(p.Delete, func(key K) bool { return k.blocked(key) == nil })
+	err = once.Apply(ctx, slices.Concat(p.Create, p.Update, now)...)
 	if len(later) > 0 {
-		guard.Log(list.logger, slog.LevelInfo, "waiting before the next listings, which must confirm deletions", "set", s.Name, "deletions", len(later), "for", s.deleteAfter())
+		s.log(list.logger, slog.LevelInfo, "waiting before the next listings, which must confirm deletions", "deletions", len(later), "for", s.deleteAfter())
 		select {
 		case <-ctx.Done():
-			return errors.Join(err, context.Cause(ctx), p.Rejected)
+			return errors.Join(errOthers, err, context.Cause(ctx), p.Rejected)
 		case <-time.After(s.deleteAfter()):
 		}
 		old, _ := s.snapshot() // with the runs that have begun
 		var errList error
 		k, errList = s.list(ctx, old, list)
 		s.commit(old, k)
-		now, _ = split(later, setOf(k.deletions()))
+		now, _ = split(later, func(key K) bool { return k.blocked(key) == nil })
 		err = errors.Join(err, errList, once.Apply(ctx, now...))
+		if plan != nil && errList == nil {
+			_, errOthers = k.plan().within(*plan, accepted)
+		}
 	}
-	return errors.Join(err, cmp.Or(k.rejection, p.Rejected))
+	return errors.Join(errOthers, err, cmp.Or(k.rejection, p.Rejected))
 }
 
 // within returns the changes that plan has too, and an error that names the others. What an
 // operator has accepted since belongs to the plan.
 func (p Plan[K]) within(plan Plan[K], accepted map[K]struct{}) (Plan[K], error) {
 	var others Plan[K]
-	ensured := setOf(slices.Concat(plan.Create, plan.Update)) // what was to be created may exist by now
-	p.Create, others.Create = split(p.Create, ensured)
-	p.Update, others.Update = split(p.Update, ensured)
-	later, _ := split(plan.rejected(), accepted)
-	p.Delete, others.Delete = split(p.Delete, setOf(slices.Concat(plan.Delete, later)))
+	isEnsured := isOneOf(slices.Concat(plan.Create, plan.Update)) // what was to be created may exist by now
+	p.Create, others.Create = split(p.Create, isEnsured)
+	p.Update, others.Update = split(p.Update, isEnsured)
+	since, _ := split(plan.rejected(), func(key K) bool { _, ok := accepted[key]; return ok })
+	p.Delete, others.Delete = split(p.Delete, isOneOf(slices.Concat(plan.Delete, since)))
 	if len(others.Create)+len(others.Update)+len(others.Delete) == 0 {
 		return p, nil
 	}
 	return p, fmt.Errorf("keep: not in the plan, and not done:\n%v", others)
 }
 
-// split returns the keys that are in some, and the others.
-func split[K comparable](keys []K, some map[K]struct{}) (in, others []K) {
+// split returns the keys for which is is true, and the others.
+func split[K any](keys []K, is func(K) bool) (in, others []K) {
 	for _, key := range keys {
-		if _, ok := some[key]; ok {
+		if is(key) {
 			in = append(in, key)
 		} else {
 			others = append(others, key)
@@ -258,10 +255,10 @@ func split[K comparable](keys []K, some map[K]struct{}) (in, others []K) {
 	return in, others
 }
 
-func setOf[K comparable](keys []K) map[K]struct{} {
-	set := map[K]struct{}{}
+func isOneOf[K comparable](keys []K) func(K) bool {
+	set := map[K]bool{}
 	for _, key := range keys {
-		set[key] = struct{}{}
+		set[key] = true
 	}
-	return set
+	return func(key K) bool { return set[key] }
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -100,7 +101,7 @@ func TestListingThatHangs(t *testing.T) {
 			w.wait(time.Hour)
 			w.took()
 			for _, line := range []string{"at=21m0.5s level=WARN", "at=31m1s level=WARN", "at=51m2s level=WARN"} {
-				line += ` msg="listing has not returned, though its context ended" set="" listing=` + side
+				line += ` msg="listing has not returned, though its context ended" listing=` + side
 				if !strings.Contains(text.String(), line) {
 					t.Errorf("%s: want %q in\n%s", side, line, text)
 				}
@@ -190,7 +191,7 @@ func TestNothingWithoutAccept(t *testing.T) {
 		}
 		w.do(func() { delete(w.desired, "t03") })
 		w.wait(10 * time.Minute)
-		if want := `at=1h1m0s level=WARN msg="listings rejected, nothing that is newly surplus is deleted" set="" err="keep: MaxDeleted is below 0, so deletions wait for Accept: 3, first [t00 t01 t03]"`; !strings.Contains(text.String(), want) {
+		if want := `at=1h1m0s level=WARN msg="listings rejected, nothing that is newly surplus is deleted" err="keep: MaxDeleted is below 0, so deletions wait for Accept: 3, first [t00 t01 t03]"`; !strings.Contains(text.String(), want) {
 			t.Errorf("want %q in\n%s", want, text)
 		}
 		if err := w.set.Accept(shown); err != nil {
@@ -373,6 +374,62 @@ func TestApplyPlanAndLookup(t *testing.T) {
 	})
 }
 
+// TestApplyAndLookup says what is not ensured because only Lookup says that it is not desired.
+func TestApplyAndLookup(t *testing.T) {
+	bubble(t, 20, func(w *world) {
+		delete(w.actual, "t00")
+		w.set.Lookup = func(context.Context, string, string) (string, bool, error) { return "", false, nil }
+		if err := w.set.Apply(w.t.Context(), nil); !strings.Contains(fmt.Sprint(err), "t00: keep: Lookup says that it is not desired") {
+			t.Errorf("Apply returned %v", err)
+		}
+		w.took()
+	})
+}
+
+// TestApplyPlanNamesWhatComesLater, in the listings before its deletions.
+func TestApplyPlanNamesWhatComesLater(t *testing.T) {
+	bubble(t, 20, func(w *world) {
+		delete(w.desired, "t00")
+		plan, err := w.set.Plan(w.t.Context())
+		time.AfterFunc(time.Minute, func() { w.do(func() { delete(w.actual, "t01") }) })
+		if err == nil {
+			err = w.set.ApplyPlan(w.t.Context(), plan, nil)
+		}
+		if want := "keep: not in the plan, and not done:\n+ t01\n1 to create, 0 to update, 0 to delete"; fmt.Sprint(err) != want {
+			t.Errorf("ApplyPlan returned %v, want %s", err, want)
+		}
+		w.took("5m0s -t00")
+	})
+}
+
+// TestKeysOfOneText are always in the same order.
+func TestKeysOfOneText(t *testing.T) {
+	all := map[any]string{}
+	for n := range 10 {
+		all[n], all[fmt.Sprint(n)], all[int8(n)] = "", "", ""
+	}
+	set := &keep.Set[any, string, string]{
+		Desired: func(context.Context) (map[any]string, error) { return nil, nil },
+		Actual:  func(context.Context) (map[any]string, error) { return all, nil },
+		Ensure:  func(context.Context, any, string) error { return nil },
+		Delete:  func(context.Context, any, string) error { return nil },
+	}
+	var first []any
+	for range 20 {
+		plan, err := set.Plan(t.Context())
+		rejected := (*keep.Rejection[any])(nil)
+		if err != nil || !errors.As(plan.Rejected, &rejected) {
+			t.Fatalf("the plan is %v, %v", plan, err)
+		}
+		if first == nil {
+			first = rejected.Keys
+		}
+		if !slices.Equal(first, rejected.Keys) {
+			t.Fatalf("the order is %#v after %#v", rejected.Keys, first)
+		}
+	}
+}
+
 // TestAcceptedPlan is applied once an operator has accepted what the first ApplyPlan
 // rejected, and no more than that.
 func TestAcceptedPlan(t *testing.T) {
@@ -487,7 +544,7 @@ func TestApplyPlan(t *testing.T) {
 			t.Errorf("ApplyPlan returned %v, want %q", err, want)
 		}
 		w.took("0s +t05", "0s +t06", "5m0s -t00")
-		if want := `at=0s level=INFO msg="waiting before the next listings, which must confirm deletions" set="" deletions=1 for=5m0s`; !strings.Contains(text.String(), want) {
+		if want := `at=0s level=INFO msg="waiting before the next listings, which must confirm deletions" deletions=1 for=5m0s`; !strings.Contains(text.String(), want) {
 			t.Errorf("want %q in\n%s", want, text)
 		}
 		w.answer(empty)
@@ -502,13 +559,14 @@ func TestPlanText(t *testing.T) {
 	bubble(t, 5, func(w *world) {
 		text := w.logs()
 		w.actual["x\n- t00"], w.actual["\x1b[1A"], w.actual["\xff"] = "1", "1", "1"
+		w.desired[""], w.desired[" a"] = "1", "1"
 		w.set.MaxDeleted = 0.5
-		if p, err := w.set.Plan(w.t.Context()); err != nil || p.String() != `- "\x1b[1A"`+"\n"+`- "x\n- t00"`+"\n"+`- "\xff"`+"\n0 to create, 0 to update, 3 to delete" {
+		if p, err := w.set.Plan(w.t.Context()); err != nil || p.String() != `+ ""`+"\n"+`+ " a"`+"\n"+`- "\x1b[1A"`+"\n"+`- "x\n- t00"`+"\n"+`- "\xff"`+"\n2 to create, 0 to update, 3 to delete" {
 			t.Errorf("the plan is %s, %v", p, err)
 		}
 		w.set.MaxDeleted = 0.1
 		p, err := w.set.Plan(w.t.Context())
-		if want := `! "\x1b[1A"` + "\n" + `! "x\n- t00"` + "\n" + `! "\xff"` + "\n" + `keep: too many things would be deleted at once: 3, first "[\x1b[1A x\n- t00 \xff]"` + "\n0 to create, 0 to update, 0 to delete, 3 rejected"; err != nil || p.String() != want {
+		if want := `+ ""` + "\n" + `+ " a"` + "\n" + `! "\x1b[1A"` + "\n" + `! "x\n- t00"` + "\n" + `! "\xff"` + "\n" + `keep: too many things would be deleted at once: 3, first ["\x1b[1A" "x\n- t00" "\xff"]` + "\n2 to create, 0 to update, 0 to delete, 3 rejected"; err != nil || p.String() != want {
 			t.Errorf("the plan is %s, %v, want %s", p, err, want)
 		}
 		if text.Len() > 0 {

@@ -85,7 +85,7 @@ import (
 // bounded: if Actual is empty or lacks things by mistake, all of these are ensured, so
 // Ensure must check first. If the two listings spell a key differently, one thing is
 // deleted and created again and again; Run warns when a key is deleted twice within an
-// hour, or within twice DeleteAfter. Without a Lookup an event ensures the value that was listed last. The conditions
+// hour, or within twice DeleteAfter, and a listing between lacked it. Without a Lookup an event ensures the value that was listed last. The conditions
 // count for a key: a new thing with the key of one that was deleted since the last pair is
 // deleted with it. And while a listing takes long, the pair before it stays in force for up to twenty Periods.
 //
@@ -100,7 +100,8 @@ type Set[K comparable, D, A any] struct {
 	Queue reconcile.Enqueuer[K]
 
 	// Desired lists the desired things, under the same keys as Actual. It is called after
-	// Actual, and may use the result of Actual. Set copies the map. A value that differs from
+	// Actual, and may use the result of Actual. Set copies the map afterwards, so return one
+	// that nobody changes. A value that differs from
 	// the one listed before, by [reflect.DeepEqual], is an event, unless InSync says that the
 	// thing is in sync. If D has pointers, slices or maps, return new ones: if a listed value
 	// is changed in place, the Set compares it with itself and sees no change. Without an
@@ -111,7 +112,7 @@ type Set[K comparable, D, A any] struct {
 	// Actual lists the existing things of this service, and no others, because all things
 	// that it lists may be deleted. Leave out what is dead, such as terminated machines that
 	// the provider still lists. If two things that live have the same key, return an error.
-	// Set copies the map.
+	// Set copies the map, as that of Desired.
 	Actual func(ctx context.Context) (map[K]A, error)
 
 	// InSync reports whether a thing is in its desired state, as far as the listings show.
@@ -151,7 +152,8 @@ type Set[K comparable, D, A any] struct {
 	// Reconciler says how Run runs the items if Queue is nil: Workers, Timeout, Grace, Admit,
 	// OnResult and so on. Its Reconcile must be nil. Its Queue may be nil, or a
 	// *reconcile.Queue, which a status page can show. A nil Retry means
-	// reconcile.Backoff(time.Second, Period). Nil means one worker and that Retry.
+	// reconcile.Backoff(time.Second, Period). Nil means one worker and that Retry. Set a
+	// Timeout: a call of Ensure, Delete or Lookup that never returns keeps its worker.
 	Reconciler *reconcile.Reconciler[K]
 
 	// Period is the time from the start of one pair of listings to that of the next, at
@@ -349,11 +351,13 @@ func (s *Set[K, D, A]) Reconcile(ctx context.Context, key K) (err error) {
 	}
 	absent := ok && s.absent(desired)
 	ensure := ok && !absent
-	if !ensure && isListed && !s.absent(listed) && s.waitForListing(key, errUnlisted, last) {
-		state = pending
-		return waitBecause(errUnlisted)
+	if !ensure && isListed && !s.absent(listed) {
+		if state = pending; s.waitForListing(key, errUnlisted, last) {
+			return waitBecause(errUnlisted)
+		}
+		return reconcile.Terminal(errUnlisted)
 	}
-	if _, only := k.onlyDelete[key]; only && ensure {
+	if ensure && k.onlyDelete != nil && k.onlyDelete(key) {
 		return reconcile.Terminal(errors.New("keep: the plan deletes it, and Lookup says that it is desired"))
 	}
 	if ensure {
@@ -472,7 +476,7 @@ func (s *Set[K, D, A]) noteDeleted(ctx context.Context, key K) {
 	delete(s.accepted, key) // another thing may have the key when Apply is called again
 	unlock()
 	if again {
-		guard.Log(cmp.Or(s.Logger, reconcile.Logger(ctx)), slog.LevelWarn, "deleted again: do Desired and Actual spell this key alike?", "set", s.Name, "key", key, "after", now.Sub(last))
+		s.log(cmp.Or(s.Logger, reconcile.Logger(ctx)), slog.LevelWarn, "deleted again: do Desired and Actual spell this key alike?", "key", key, "after", now.Sub(last))
 	}
 }
 

@@ -561,7 +561,7 @@ func TestRecipePages(t *testing.T) {
 		for n := range 51 {
 			names, err := page(ctx, n)
 			for try := 1; err != nil && try < 4 && ctx.Err() == nil; try++ {
-				time.Sleep(time.Second << try)
+				time.Sleep(100 * time.Millisecond << try)
 				names, err = page(ctx, n)
 			}
 			if err != nil {

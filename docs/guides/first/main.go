@@ -81,6 +81,9 @@ func run(ctx context.Context, desired, out string) error {
 		InSync:  func(desired, actual string) bool { return desired == actual },
 		Ensure:  f.ensure,
 		Delete:  f.delete,
+
+		DeleteAfter: 10 * time.Second,
+		Reconciler:  &reconcile.Reconciler[string]{Workers: 2, Timeout: 10 * time.Second},
 	}
 	return files.Run(ctx)
 }

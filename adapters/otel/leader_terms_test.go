@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -44,7 +45,7 @@ func TestInstrumentedTerms(t *testing.T) {
 			values := collect(t, reader)
 			for series, want := range map[string]string{
 				"reconcile.worker.max{messaging.destination.name=buckets}":    "2",
-				"reconcile.item.enqueued{messaging.destination.name=buckets}": []string{"10", "20", "30"}[term-1],
+				"reconcile.item.enqueued{messaging.destination.name=buckets}": []string{"10", "30", "60"}[term-1],
 			} {
 				if values[series] != want {
 					t.Errorf("term %d: %s is %q, want %s", term, series, values[series], want)
@@ -59,6 +60,32 @@ func TestInstrumentedTerms(t *testing.T) {
 			t.Errorf("without a Reconciler: %v, want a terminal error", err)
 		}
 	})
+}
+
+// TestInstrumentedShortTerm has terms that end before the metrics are collected: what they
+// counted is there, once, for each reader.
+func TestInstrumentedShortTerm(t *testing.T) {
+	first, second := sdkmetric.NewManualReader(), sdkmetric.NewManualReader()
+	telemetry := &oteladapter.Telemetry[int]{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(first), sdkmetric.WithReader(second))}
+	for range 2 {
+		queue := reconcile.NewQueue[int]()
+		for i := range 5 {
+			queue.Enqueue(i)
+		}
+		queue.Close()
+		r := &reconcile.Reconciler[int]{Name: "r", Queue: queue, Reconcile: func(context.Context, int) error { return nil }}
+		if err := telemetry.Instrumented(r).Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, reader := range []*sdkmetric.ManualReader{first, second, first} {
+		for _, name := range []string{"enqueued", "taken"} {
+			series := "reconcile.item." + name + "{messaging.destination.name=r}"
+			if got := collect(t, reader)[series]; got != "10" {
+				t.Errorf("%s is %q, want 10", series, got)
+			}
+		}
+	}
 }
 
 // A withoutAttrs is a log handler that panics when a Reconciler adds its name.
@@ -83,8 +110,10 @@ func TestInstrumentedRunThatPanics(t *testing.T) {
 		}()
 		_ = telemetry.Instrumented(bad).Run(t.Context())
 	}()
-	if series := collect(t, reader); len(series) > 0 {
-		t.Errorf("after the term there are %v", series)
+	for series, value := range collect(t, reader) {
+		if !strings.HasPrefix(series, "reconcile.item.") || value != "0" {
+			t.Errorf("after the term there is %s %s", series, value)
+		}
 	}
 	queue := reconcile.NewQueue[int]()
 	queue.Close()

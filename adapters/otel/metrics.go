@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel"
@@ -90,8 +91,9 @@ func (m *metrics) record(span trace.Span, o observation) {
 }
 
 // register has the queue and the runs in flight looked at whenever metrics are
-// collected.
-func (m *metrics) register(queue statser, workers int, oldest func() time.Duration) (metric.Registration, error) {
+// collected, until the returned function is called. That looks at the queue once more,
+// so that nothing is lost that was counted since the last collection.
+func (m *metrics) register(queue statser, workers int, oldest func() time.Duration) (end func() error, err error) {
 	var errs []error
 	note := func(err error) { errs = append(errs, err) }
 	upDown := func(name, unit, what string) metric.Int64ObservableUpDownCounter {
@@ -99,10 +101,11 @@ func (m *metrics) register(queue statser, workers int, oldest func() time.Durati
 		note(err)
 		return c
 	}
-	counter := func(name, what string) metric.Int64ObservableCounter {
-		c, err := m.meter.Int64ObservableCounter(name, metric.WithUnit("{item}"), metric.WithDescription(what))
+	var counts []*count
+	counter := func(name, what string, of func(reconcile.Stats) uint64) {
+		c, err := m.meter.Int64Counter(name, metric.WithUnit("{item}"), metric.WithDescription(what))
 		note(err)
-		return c
+		counts = append(counts, &count{counter: c, of: of})
 	}
 	age, err := m.meter.Float64ObservableGauge("reconcile.run.age.max", metric.WithUnit("s"),
 		metric.WithDescription("For how long the oldest run in flight has been going on."))
@@ -110,14 +113,14 @@ func (m *metrics) register(queue statser, workers int, oldest func() time.Durati
 	limit := upDown("reconcile.worker.max", "{worker}", "How many runs can go on at once.")
 	all := []metric.Observable{age, limit}
 
-	count := upDown("reconcile.item.count", "{item}", "Items in the queue, by state.")
+	items := upDown("reconcile.item.count", "{item}", "Items in the queue, by state.")
 	again := upDown("reconcile.item.again", "{item}", "Items in flight whose next run is ready.")
-	enqueued := counter("reconcile.item.enqueued", "Items accepted as new work.")
-	coalesced := counter("reconcile.item.coalesced", "Events and observations folded into work that the queue had already.")
-	taken := counter("reconcile.item.taken", "Items taken from the queue.")
-	requeued := counter("reconcile.item.requeued", "Items given back to run again.")
 	if queue != nil {
-		all = append(all, count, again, enqueued, coalesced, taken, requeued)
+		all = append(all, items, again)
+		counter("reconcile.item.enqueued", "Items accepted as new work.", func(s reconcile.Stats) uint64 { return s.Enqueued })
+		counter("reconcile.item.coalesced", "Events and observations folded into work that the queue had already.", func(s reconcile.Stats) uint64 { return s.Coalesced })
+		counter("reconcile.item.taken", "Items taken from the queue.", func(s reconcile.Stats) uint64 { return s.Taken })
+		counter("reconcile.item.requeued", "Items given back to run again.", func(s reconcile.Stats) uint64 { return s.Requeued })
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -127,7 +130,8 @@ func (m *metrics) register(queue statser, workers int, oldest func() time.Durati
 	}
 	ready, waiting, inFlight := in(reconcile.PhaseReady.String()), in(reconcile.PhaseWaiting.String()), in(reconcile.PhaseInFlight.String())
 	recheck := in("recheck") // a state of its own, and not among the waiting
-	return m.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+	var mu sync.Mutex        // several readers may collect at once
+	stats := func() (s reconcile.Stats, ok bool) {
 		// The SDK does not recover a panic of Stats, which would end the process. For an error of
 		// a callback, a PeriodicReader drops all metrics of the program.
 		defer func() {
@@ -135,21 +139,56 @@ func (m *metrics) register(queue statser, workers int, oldest func() time.Durati
 				otel.Handle(fmt.Errorf("oteladapter: Stats of the queue of reconciler %s: panic: %s", m.attributes[2].Value.AsString(), printed(p, maxText)))
 			}
 		}()
+		s = queue.Stats()
+		mu.Lock()
+		defer mu.Unlock()
+		for _, c := range counts {
+			c.add(s, m.queue)
+		}
+		return s, true
+	}
+	registration, err := m.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		o.ObserveFloat64(age, oldest().Seconds(), m.queue)
 		o.ObserveInt64(limit, int64(workers), m.queue)
 		if queue == nil {
 			return nil
 		}
-		s := queue.Stats()
-		o.ObserveInt64(count, int64(s.Ready), ready)
-		o.ObserveInt64(count, int64(s.Waiting-s.Rechecks), waiting)
-		o.ObserveInt64(count, int64(s.Rechecks), recheck)
-		o.ObserveInt64(count, int64(s.InFlight), inFlight)
+		s, ok := stats()
+		if !ok {
+			return nil
+		}
+		o.ObserveInt64(items, int64(s.Ready), ready)
+		o.ObserveInt64(items, int64(s.Waiting-s.Rechecks), waiting)
+		o.ObserveInt64(items, int64(s.Rechecks), recheck)
+		o.ObserveInt64(items, int64(s.InFlight), inFlight)
 		o.ObserveInt64(again, int64(s.Again), m.queue)
-		o.ObserveInt64(enqueued, int64(s.Enqueued), m.queue)
-		o.ObserveInt64(coalesced, int64(s.Coalesced), m.queue)
-		o.ObserveInt64(taken, int64(s.Taken), m.queue)
-		o.ObserveInt64(requeued, int64(s.Requeued), m.queue)
 		return nil
 	}, all...)
+	if err != nil {
+		return nil, err
+	}
+	return func() error {
+		if queue != nil {
+			stats()
+		}
+		return registration.Unregister()
+	}, nil
+}
+
+// A count is a figure of Stats that only rises. It is a synchronous counter, because one
+// that is observed has lost what came after its last collection.
+type count struct {
+	counter metric.Int64Counter
+	of      func(reconcile.Stats) uint64
+	added   uint64
+}
+
+// add adds what has come since the last call.
+func (c *count) add(s reconcile.Stats, name metric.MeasurementOption) {
+	now := c.of(s)
+	if now < c.added { // the queue counts anew
+		c.added = 0
+	}
+	c.counter.Add(context.Background(), int64(now-c.added), name)
+	c.added = now
 }

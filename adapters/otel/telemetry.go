@@ -45,7 +45,7 @@ type Telemetry[T comparable] struct {
 	// mu guards the fields below.
 	mu           sync.Mutex
 	instrumented bool
-	callback     metric.Registration // nil if there is none
+	end          func() error // ends the measuring of the queue; nil if there is none
 }
 
 // Instrument adds spans and metrics to r.
@@ -88,7 +88,7 @@ func (t *Telemetry[T]) Instrument(r *reconcile.Reconciler[T]) error {
 			queue = nil // Run will say so
 		}
 	}
-	if t.callback, err = m.register(queue, max(1, r.Workers), t.flights.oldest); err != nil {
+	if t.end, err = m.register(queue, max(1, r.Workers), t.flights.oldest); err != nil {
 		return fmt.Errorf("oteladapter: %w", err)
 	}
 	t.instrumented = true
@@ -135,8 +135,9 @@ func (t *Telemetry[T]) Instrument(r *reconcile.Reconciler[T]) error {
 
 // Instrumented returns a Runner that runs r, with spans and metrics meanwhile: Instrument
 // before, Close after. So a Telemetry serves one term of a leader after the other, each
-// with a Reconciler and a queue of its own. Without a Close, OpenTelemetry adds up the
-// queues of all terms. An error of Instrument is one of its Run.
+// with a Reconciler and a queue of its own. The counters go on rising from term to term,
+// and have each term to its end, however short it was. Without a Close, OpenTelemetry adds
+// up what the queues of all terms hold. An error of Instrument is one of its Run.
 //
 //	term.Add("runs", telemetry.Instrumented(r))
 func (t *Telemetry[T]) Instrumented(r *reconcile.Reconciler[T]) reconcile.Runner {
@@ -187,13 +188,13 @@ func endLost[T comparable](lost []*flight[T]) {
 func (t *Telemetry[T]) Close() error {
 	endLost(t.flights.lost())
 	t.mu.Lock()
-	callback := t.callback
-	t.callback = nil
+	end := t.end
+	t.end = nil
 	t.mu.Unlock()
-	if callback == nil {
+	if end == nil {
 		return nil
 	}
-	return callback.Unregister()
+	return end()
 }
 
 const defaultMaxLinked = 10_000

@@ -55,6 +55,7 @@ type Collector struct {
 	lists  map[string]Set
 	oldest map[string]func() time.Duration // by AddPending
 	stats  map[statsKey]func(chan<- prometheus.Metric)
+	ended  map[string]bool // reconcilers that the next scrape shows once more, and whether queues has theirs
 
 	// figures are what the metrics of stats are of, those that were removed too: a
 	// name in a dashboard goes on to mean what it did.
@@ -174,6 +175,7 @@ func (c *Collector) Remove(name string) bool {
 	_, runs := c.runs[name]
 	delete(c.queues, name)
 	delete(c.runs, name)
+	delete(c.ended, name)
 	_, isGate := c.gates[name]
 	delete(c.gates, name)
 	_, isPending := c.oldest[name]
@@ -192,6 +194,7 @@ func (c *Collector) add(name string, q Statser, r *runs) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.dropEnded(name)
 	if q != nil && c.queues[name] != nil {
 		return fmt.Errorf("promadapter: there is a queue %q already; each needs a name of its own", name)
 	}
@@ -208,6 +211,18 @@ func (c *Collector) add(name string, q Statser, r *runs) error {
 		c.runs[name] = r
 	}
 	return nil
+}
+
+// dropEnded forgets a reconciler that has ended, and its queue, if c has one.
+func (c *Collector) dropEnded(name string) {
+	queue, ended := c.ended[name]
+	delete(c.ended, name)
+	if ended {
+		delete(c.runs, name)
+	}
+	if queue {
+		delete(c.queues, name)
+	}
 }
 
 func checkName(name string) error {
@@ -246,6 +261,9 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	all := make([]*runs, 0, len(c.runs))
 	for _, r := range c.runs {
 		all = append(all, r)
+	}
+	for name := range c.ended {
+		c.dropEnded(name)
 	}
 	gates, oldest, lists, stats := maps.Clone(c.gates), maps.Clone(c.oldest), maps.Clone(c.lists), maps.Clone(c.stats)
 	c.mu.Unlock()

@@ -63,10 +63,12 @@ func Instrument[T comparable](c *Collector, r *reconcile.Reconciler[T]) error {
 	return nil
 }
 
-// Instrumented returns a Runner that runs r, whose metrics are in c meanwhile: [Instrument]
-// before, and the way back after. So each term of a leader may have a Reconciler and a
-// queue of the same name, whose counts begin at zero, and a process that waits has no
-// series. An error of Instrument is one of its Run.
+// Instrumented returns a Runner that runs r, whose metrics are in c meanwhile, and in the
+// first scrape after that: [Instrument] before, and the way back after. So each term of a
+// leader may have a Reconciler and a queue of the same name, whose counts begin at zero, and
+// a process that waits has no series. If a term of the same name begins before that scrape,
+// what the earlier one counted since the last scrape is lost. An error of Instrument is one
+// of its Run.
 //
 //	term.Add("runs", promadapter.Instrumented(&metrics, r))
 func Instrumented[T comparable](c *Collector, r *reconcile.Reconciler[T]) reconcile.Runner {
@@ -95,10 +97,11 @@ func (i instrumented[T]) Run(ctx context.Context) error {
 		i.r.Reconcile, i.r.OnResult = run, onResult
 		i.c.mu.Lock()
 		defer i.c.mu.Unlock()
-		if q, ok := i.r.Queue.(Statser); ok && !isNil(q) { // otherwise it is of AddQueue
-			delete(i.c.queues, i.r.Name)
+		if i.c.ended == nil {
+			i.c.ended = make(map[string]bool)
 		}
-		delete(i.c.runs, i.r.Name)
+		q, ok := i.r.Queue.(Statser)
+		i.c.ended[i.r.Name] = ok && !isNil(q) // otherwise it is of AddQueue
 	}()
 	return i.r.Run(ctx)
 }

@@ -61,9 +61,17 @@ func TestInstrumentedTerms(t *testing.T) {
 			if _, adds := series("workqueue_adds_total"); adds != float64(10*term) || results != 10*term {
 				t.Errorf("term %d: %v items were added, and there were %d results, want %d", term, adds, results, 10*term)
 			}
+			queue.Enqueue(-1) // after the last scrape of the term
+			synctest.Wait()
 			cancel()
 			if err := <-ended; err != nil {
 				t.Errorf("term %d: %v", term, err)
+			}
+			if term == 2 {
+				continue // the next term begins before a scrape
+			}
+			if _, adds := series("workqueue_adds_total"); adds != float64(10*term+1) {
+				t.Errorf("term %d: after it %v items were added", term, adds)
 			}
 			if found, _ := series("workqueue_adds_total"); found {
 				t.Errorf("the series of term %d are there after it", term)

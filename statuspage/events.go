@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"io"
 	"net/http"
 	"net/url"
 	"time"
@@ -75,8 +76,11 @@ func (p *Page) serveEvents(w http.ResponseWriter, r *http.Request) error {
 				return nil // the reader is gone
 			}
 			if err := out.Flush(); err != nil {
-				if errors.Is(err, http.ErrNotSupported) {
-					p.log(r.Context(), "statuspage: a handler around the page hides http.Flusher: no live page")
+				if errors.Is(err, http.ErrNotSupported) { // The browser comes again by itself.
+					p.noFlush.Do(func() {
+						p.log(r.Context(), "statuspage: a handler around the page hides http.Flusher: the page is updated every 5 seconds, and not live")
+					})
+					_, _ = io.WriteString(w, "retry: 5000\nevent: polled\ndata: 5\n\n")
 				}
 				return nil
 			}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -313,13 +314,19 @@ type brokenWriter struct{ *httptest.ResponseRecorder }
 func (*brokenWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
 // TestEventsWithoutFlusher has a handler around the page that hides http.Flusher: the
-// stream ends and does not hang.
+// stream ends and does not hang, tells the browser when to come again, and one line says so.
 func TestEventsWithoutFlusher(t *testing.T) {
+	var log bytes.Buffer
 	page := statuspage.New(&statuspage.Loop[string]{Name: "q", Queue: reconcile.NewQueue[string]()})
-	page.Logger = discard
-	r := httptest.NewRecorder()
-	page.ServeHTTP(struct{ http.ResponseWriter }{r}, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events", nil))
-	if !strings.HasPrefix(r.Body.String(), "event: regions\n") {
-		t.Errorf("it wrote %q", r.Body)
+	page.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	for range 2 {
+		r := httptest.NewRecorder()
+		page.ServeHTTP(struct{ http.ResponseWriter }{r}, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events", nil))
+		if got := r.Body.String(); !strings.HasPrefix(got, "event: regions\n") || !strings.HasSuffix(got, "\n\nretry: 5000\nevent: polled\ndata: 5\n\n") {
+			t.Errorf("it wrote %q", got)
+		}
+	}
+	if n := strings.Count(log.String(), "hides http.Flusher"); n != 1 {
+		t.Errorf("it logs that %d times, want once:\n%s", n, &log)
 	}
 }

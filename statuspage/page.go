@@ -14,6 +14,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -67,6 +68,7 @@ type Page struct {
 	Logger *slog.Logger
 
 	streams    atomic.Int32 // of events, at this time
+	noFlush    sync.Once    // the log line about a handler that hides http.Flusher
 	loops      []loop
 	groups     []*Group
 	gates      []*Gate

@@ -13,6 +13,7 @@
   let source = null; // the stream, while there is one
   let paused = false;
   let retry = 0; // a timer
+  const login = 'reload the page if you have to log in again';
   let announce = ''; // what to tell a screen reader once new content is there
 
   function show(state, label) {
@@ -34,16 +35,26 @@
     if (document.hidden) return;
     const url = new URL('events' + location.search, location.href);
     const stream = source = new EventSource(url);
+    let polls = false; // the server cannot keep the stream open
+    let polled = false; // nor this one, so that it ends soon
     stream.addEventListener('regions', (event) => {
       if (stream !== source) return;
       apply(JSON.parse(event.data));
       if (paused) disconnect();
-      else show('', 'Live');
+      else if (!polls) show('', 'Live');
+    });
+    stream.addEventListener('polled', () => {
+      if (stream !== source || paused) return;
+      polls = polled = true;
+      show('', 'Updated every 5 seconds');
     });
     stream.onerror = () => {
       if (stream !== source) return;
-      if (!paused) show('lost', 'Reconnecting');
-      if (stream.readyState === EventSource.CLOSED) {
+      const ended = stream.readyState === EventSource.CLOSED; // by an answer that is no stream
+      polls = polled && !ended;
+      polled = false;
+      if (!paused && !polls) show('lost', 'Reconnecting' + (ended ? '; ' + login : ''));
+      if (ended) {
         disconnect();
         retry = setTimeout(connect, 3000);
       }
@@ -172,7 +183,7 @@
       said.textContent = message || error;
       if (message) form.reset();
     } catch {
-      said.textContent = 'The program did not answer.';
+      said.textContent = 'The program did not answer; ' + login + '.';
     }
     if (!paused) connect(); // to see at once what came of it
   });

@@ -23,6 +23,8 @@ func TestLive(t *testing.T) {
 	t.Run("search, sort and back", testSearch)
 	t.Run("actions", testActions)
 	t.Run("the connection breaks", testReconnect)
+	t.Run("the login expires", testLogin)
+	t.Run("no stream", testNoFlush)
 }
 
 // testFocus has the focus on an item that rises, sinks and is removed.
@@ -165,7 +167,7 @@ func testReconnect(t *testing.T) {
 	tb.server.CloseClientConnections()
 	tb.wait(`document.getElementById('live').innerText === 'Reconnecting'`)
 	tb.click("#item button[value=reconcile]")
-	tb.waitSaid("The program did not answer.")
+	tb.waitSaid("The program did not answer; reload the page if you have to log in again.")
 	away.Store(false)
 	w.fail("a", nil)
 	w.run(t, "a")
@@ -175,4 +177,42 @@ func testReconnect(t *testing.T) {
 		t.Errorf("%d errors are unfolded, want 1", n)
 	}
 	tb.forgive("ERR_")
+}
+
+// testLogin has a login in front of the page that expires, and then works again.
+func testLogin(t *testing.T) {
+	w := newWorld(t)
+	var expired atomic.Bool
+	tb := open(t, http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		if expired.Load() {
+			out.Header().Set("Content-Type", "text/html")
+			_, _ = out.Write([]byte("<h1>Log in</h1>"))
+			return
+		}
+		w.page.ServeHTTP(out, r)
+	}), "/")
+	tb.wait(`document.getElementById('live').innerText === 'Live'`)
+	expired.Store(true)
+	tb.server.CloseClientConnections()
+	tb.wait(`document.getElementById('live').innerText === 'Reconnecting; reload the page if you have to log in again'`)
+	expired.Store(false)
+	tb.wait(`document.getElementById('live').innerText === 'Live'`)
+	tb.forgive("error: ")
+}
+
+// testNoFlush has a handler around the page that hides http.Flusher: the page says that it
+// is updated from time to time, and is.
+func testNoFlush(t *testing.T) {
+	w := newWorld(t)
+	w.run(t, "a")
+	tb := open(t, http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		w.page.ServeHTTP(struct{ http.ResponseWriter }{out}, r)
+	}), "/")
+	tb.wait(`document.getElementById('live').innerText === 'Updated every 5 seconds'`)
+	eval[bool](tb, `(window.seen = new Set()) && new MutationObserver(() => seen.add(document.getElementById('live').innerText)).observe(document.getElementById('live'), {childList: true, characterData: true, subtree: true}) || true`)
+	w.run(t, "b")
+	tb.waitNames("a b")
+	if seen := eval[string](tb, "[...seen].join()"); strings.Contains(seen, "Reconnecting") || strings.Contains(seen, "Live") {
+		t.Errorf("while it works, the button has said %s", seen)
+	}
 }

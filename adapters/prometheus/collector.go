@@ -54,12 +54,7 @@ type Collector struct {
 	gates  map[string]*gate.Gate
 	lists  map[string]Set
 	oldest map[string]func() time.Duration // by AddPending
-	stats  map[statsKey]func(chan<- prometheus.Metric)
-	ended  map[string]bool // reconcilers that the next scrape shows once more, and whether queues has theirs
-
-	// figures are what the metrics of stats are of, those that were removed too: a
-	// name in a dashboard goes on to mean what it did.
-	figures map[string]string
+	ended  map[string]bool                 // reconcilers that the next scrape shows once more, and whether queues has theirs
 }
 
 var _ prometheus.Collector = (*Collector)(nil)
@@ -165,7 +160,7 @@ func AddPending[T comparable](c *Collector, name string, q Lister[T]) error {
 	return nil
 }
 
-// Remove forgets the queue, the reconciler, the gate, the listing and the stats of that
+// Remove forgets the queue, the reconciler, the gate and the listing of that
 // name, for one that has ended; the name may then be used again. It reports whether
 // there was one.
 func (c *Collector) Remove(name string) bool {
@@ -182,9 +177,7 @@ func (c *Collector) Remove(name string) bool {
 	delete(c.oldest, name)
 	_, isListing := c.lists[name]
 	delete(c.lists, name)
-	before := len(c.stats)
-	maps.DeleteFunc(c.stats, func(key statsKey, _ func(chan<- prometheus.Metric)) bool { return key.name == name })
-	return queue || runs || isGate || isPending || isListing || len(c.stats) < before
+	return queue || runs || isGate || isPending || isListing
 }
 
 // add adds a queue, or runs, or both, but not one alone of the two.
@@ -244,8 +237,8 @@ func isNil(q any) bool {
 // Describe does nothing; see [Collector].
 func (c *Collector) Describe(chan<- *prometheus.Desc) {}
 
-// Collect sends the metrics as they are now. It is for registries. A panic of a queue, a
-// Set or a function of AddStats is an error of the scrape.
+// Collect sends the metrics as they are now. It is for registries. A panic of a queue or a
+// Set is an error of the scrape.
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	defer func() { // A registry does that too, but not for a Collector that WrapRegistererWith gives labels.
 		if p := recover(); p != nil {
@@ -265,7 +258,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	for name := range c.ended {
 		c.dropEnded(name)
 	}
-	gates, oldest, lists, stats := maps.Clone(c.gates), maps.Clone(c.oldest), maps.Clone(c.lists), maps.Clone(c.stats)
+	gates, oldest, lists := maps.Clone(c.gates), maps.Clone(c.oldest), maps.Clone(c.lists)
 	c.mu.Unlock()
 
 	for name, q := range queues {
@@ -279,9 +272,6 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	for name, l := range lists {
 		collectListing(ch, name, l)
-	}
-	for _, collect := range stats {
-		collect(ch)
 	}
 	for _, r := range all {
 		r.collect(ch)

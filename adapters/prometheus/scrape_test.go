@@ -88,11 +88,15 @@ func TestScrapeKeepsNoLock(t *testing.T) {
 	<-done
 }
 
-// TestScrapeSurvivesAPanic has stats that panic, in a Collector with labels for all of its
+type brokenQueue struct{}
+
+func (brokenQueue) Stats() reconcile.Stats { panic("no connection") }
+
+// TestScrapeSurvivesAPanic has a queue that panics, in a Collector with labels for all of its
 // series. A registry collects such a one in a goroutine that recovers nothing.
 func TestScrapeSurvivesAPanic(t *testing.T) {
 	var c promadapter.Collector
-	if err := promadapter.AddStats(&c, "nats_queue", "vms", func() figures { panic("no connection") }); err != nil {
+	if err := c.AddQueue("vms", brokenQueue{}); err != nil {
 		t.Fatal(err)
 	}
 	registry := prometheus.NewRegistry()

@@ -29,6 +29,7 @@ type Process struct {
 	Args  []string
 	Env   []string                    // besides the environment of this process
 	Ready func(context.Context) error // see Retry: it returns nil when the server answers
+	User  string                      // On Linux, the user to run as; empty means that of this process
 
 	mu     sync.Mutex // guards the fields below, and is held while the process starts or ends
 	run    *run       // nil before the first Start
@@ -66,7 +67,11 @@ func (p *Process) Start(ctx context.Context) error {
 	cmd := exec.Command(p.Path, p.Args...)
 	cmd.Env = append(os.Environ(), p.Env...)
 	cmd.Stdout, cmd.Stderr = &p.output, &p.output
-	cmd.SysProcAttr = childAttr()
+	attr, err := childAttr(p.User)
+	if err != nil {
+		return err
+	}
+	cmd.SysProcAttr = attr
 	started := make(chan error)
 	r := &run{ended: make(chan struct{})}
 	go func() {

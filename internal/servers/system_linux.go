@@ -4,15 +4,30 @@
 package servers
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"os/user"
+	"strconv"
 	"syscall"
 )
 
 // childAttr has the system kill a child when this process ends, however it ends. The child
-// is in a process group of its own: Ctrl-C is for this process.
-func childAttr() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+// is in a process group of its own, because Ctrl-C is for this process. It runs as the user
+// of that name, or as this process does if name is empty.
+func childAttr(name string) (*syscall.SysProcAttr, error) {
+	attr := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	if name == "" {
+		return attr, nil
+	}
+	u, err := user.Lookup(name)
+	if err != nil {
+		return nil, err
+	}
+	uid, uidErr := strconv.ParseUint(u.Uid, 10, 32)
+	gid, gidErr := strconv.ParseUint(u.Gid, 10, 32)
+	attr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	return attr, errors.Join(uidErr, gidErr)
 }
 
 // HoldPort returns an address of loopback whose port the system gives to no other program

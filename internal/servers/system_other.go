@@ -6,12 +6,18 @@
 package servers
 
 import (
+	"errors"
 	"net"
 	"syscall"
 )
 
 // childAttr does nothing: a child stays if this process is killed.
-func childAttr() *syscall.SysProcAttr { return nil }
+func childAttr(name string) (*syscall.SysProcAttr, error) {
+	if name != "" {
+		return nil, errors.New("servers: a Process runs as another user only on Linux")
+	}
+	return nil, nil
+}
 
 // HoldPort returns an address of loopback whose port no program uses. Nothing holds it
 // here: if another program takes it before the server does, the server does not start.

@@ -1,0 +1,194 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/supervise"
+)
+
+// Elect returns a Candidate, a Runner that runs r in one process of many: the one that leads.
+// All candidates for a lease have the same Config.Name. To lead is to have the one item of a
+// [Queue] in flight, so the lease, its deadline and [Fence] are those of a run, and [Guard] works in a term.
+//
+// A leader that dies is followed after Config.Lease and a quarter of it at most. If a leader
+// cannot renew its lease, the context of r ends with [reconcile.ErrLeaseLost] as its cause,
+// a quarter of Config.Lease before another process may lead. When r has returned, the process
+// is a candidate again. R has this quarter to return: Elect does not end the process if it takes
+// longer, and another process leads then. If ctx is done, the lease is renewed until r has
+// returned, and then another process leads at once.
+//
+// R runs once in each term, so it has to be a Runner that can run more than once: see [EachTerm]
+// for a Group. If r returns by itself, or panics, the lease is given back and Run returns what r did.
+//
+// Elect ends only the context of r. In it, a Reconciler that has a Grace lets its runs
+// continue, and one in a Group takes items for up to a second. Its Queue has to be [Held].
+func Elect(cfg Config, r reconcile.Runner) *Candidate { return &Candidate{cfg: cfg, runner: r} }
+
+// A Candidate is a [reconcile.Runner] that [Elect] returns.
+type Candidate struct {
+	cfg    Config
+	runner reconcile.Runner
+	term   atomic.Pointer[leased] // nil while another process leads
+}
+
+// IsLeader reports whether r runs, and the lease is ours. It may be called from any goroutine.
+func (c *Candidate) IsLeader() bool {
+	t := c.term.Load()
+	return t != nil && !t.isLost()
+}
+
+// Unwrap returns r, so that a Group knows whether it is a Reconciler.
+func (c *Candidate) Unwrap() reconcile.Runner { return c.runner }
+
+// Run is a candidate until ctx is done, and runs r in each term. It returns a
+// [reconcile.Terminal] error if the Config or the Runner is wrong, and an error if the database
+// cannot be reached when Run is called.
+func (c *Candidate) Run(ctx context.Context) error {
+	switch c.runner.(type) {
+	case nil:
+		return reconcile.Terminal(errors.New("postgres: Elect needs a Runner, got nil"))
+	case *supervise.Group:
+		return reconcile.Terminal(errors.New("postgres: Elect: a Group runs once, and not again in the next term; EachTerm makes one for each"))
+	}
+	cfg, err := c.cfg.check()
+	if err != nil {
+		return err
+	}
+	cfg.Name, cfg.Ahead = "elect."+cfg.Name, 0
+	q, err := New[string](ctx, cfg)
+	if err != nil {
+		return err
+	}
+	q.maxHold = 0 // A leader that dies has a successor at once, however often.
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.Lease/2)
+		defer cancel()
+		if err := q.Close(ctx); err != nil {
+			q.cfg.Logger.Warn("postgres: the lease of the leader could not be given back and ends by itself", "err", err)
+		}
+	}()
+	for ctx.Err() == nil {
+		q.Offer(leader)
+		waiting, cancel := context.WithTimeout(ctx, 10*cfg.Poll) // in case the row is deleted
+		_, err := q.Dequeue(waiting)
+		cancel()
+		if err != nil {
+			continue
+		}
+		if again, err := c.lead(ctx, q); !again {
+			return err
+		}
+	}
+	return nil
+}
+
+// leader is the item of the queue.
+const leader = "leader"
+
+type termKey struct{}
+
+// lead runs the Runner for a term. It reports whether the lease was lost.
+func (c *Candidate) lead(ctx context.Context, q *Queue[string]) (lost bool, err error) {
+	term := q.leased(ctx, leader)
+	q.cfg.Logger.Info("postgres: leads", "term", Fence(term))
+	c.term.Store(term)
+	// Restart is for panics, and returns nil for the error of the context.
+	err = supervise.Restart(reconcile.NoRetry, c.runner).Run(context.WithValue(term, termKey{}, term))
+	c.term.Store(nil)
+	lost = ctx.Err() == nil && term.isLost()
+	q.Requeue(leader, reconcile.RequeueOptions{})
+	return lost && err == nil, err
+}
+
+// EachTerm returns a Runner for [Elect] that runs a new Group in each term, with the members
+// that fill adds.
+func EachTerm(fill func(term *supervise.Group)) reconcile.Runner {
+	return reconcile.RunFunc(func(ctx context.Context) error {
+		if fill == nil {
+			return reconcile.Terminal(errors.New("postgres: EachTerm needs a function, got nil"))
+		}
+		var term supervise.Group
+		fill(&term)
+		return term.Run(ctx)
+	})
+}
+
+// Held returns q as a queue whose runs end at once when the lease of the leader is lost, also
+// those of a Reconciler that has a Grace, and from which nothing is taken after that. What
+// such runs return is not a failure. It is for the Queue of a Reconciler inside [Elect];
+// elsewhere it changes nothing. Held panics if q is nil.
+func Held[T comparable](q reconcile.Dequeuer[T]) reconcile.Dequeuer[T] {
+	if q == nil {
+		panic("postgres: Held needs a queue, got nil")
+	}
+	h := &held[T]{Dequeuer: q}
+	if s, ok := q.(counter); ok {
+		return struct {
+			*held[T]
+			counter
+		}{h, s}
+	}
+	return h
+}
+
+// A counter is a queue that has counts, for metrics.
+type counter interface{ Stats() reconcile.Stats }
+
+type held[T comparable] struct {
+	reconcile.Dequeuer[T]
+	ends sync.Map // by item: a func() that ends the context of its run
+}
+
+// Dequeue waits for an item. Once the lease is lost, it hands out none and waits for the end
+// of ctx, which may come later.
+func (h *held[T]) Dequeue(ctx context.Context) (T, error) {
+	item, err := h.Dequeuer.Dequeue(ctx)
+	if t, _ := ctx.Value(termKey{}).(*leased); err != nil || t == nil || !t.isLost() {
+		return item, err
+	}
+	h.Requeue(item, reconcile.RequeueOptions{Aborted: true})
+	<-ctx.Done()
+	var none T
+	return none, context.Cause(ctx)
+}
+
+// Lease returns the context of a run, which ends when the lease of the leader is lost. A
+// Reconciler that has an Admit calls it twice for a run.
+func (h *held[T]) Lease(ctx context.Context, item T) context.Context {
+	t, _ := ctx.Value(termKey{}).(*leased)
+	if leaser, ok := h.Dequeuer.(reconcile.Leaser[T]); ok {
+		ctx = leaser.Lease(ctx, item)
+	}
+	if t == nil {
+		return ctx
+	}
+	run := newLeased(ctx, t.lease, t.over)
+	h.end(item)
+	h.ends.Store(item, run.release)
+	return run
+}
+
+// Done gives an item back.
+func (h *held[T]) Done(item T) {
+	h.end(item) // before another worker may have the item
+	h.Dequeuer.Done(item)
+}
+
+// Requeue gives an item back.
+func (h *held[T]) Requeue(item T, o reconcile.RequeueOptions) {
+	h.end(item)
+	h.Dequeuer.Requeue(item, o)
+}
+
+func (h *held[T]) end(item T) {
+	if end, ok := h.ends.LoadAndDelete(item); ok {
+		end.(func())()
+	}
+}

@@ -1,0 +1,325 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// A Queue works in the background by a Reconciler and a queue of these tasks. So a task that
+// fails is retried with back-off, a task that has to be done at a later time is a
+// RequeueWithin, and a task that is asked for during its run is done once more.
+type task string
+
+const (
+	exchange task = "exchange"         // stores what is in the outbox, and takes what is ready
+	renew    task = "renewal of lease" // and frees the items of processes that died
+	wake     task = "notification"     // of other processes
+	hello    task = "test of LISTEN"   // after each connection that listens
+	count    task = "count of items"   // for Stats
+)
+
+func (q *Queue[T]) do(ctx context.Context, t task) error {
+	switch t {
+	case renew:
+		return q.renew(ctx)
+	case wake:
+		return q.wake(ctx)
+	case hello:
+		return q.hello(ctx)
+	case count:
+		return q.count(ctx)
+	}
+	return q.exchange(ctx)
+}
+
+// report logs a task that fails at the 1st, 2nd, 4th, 8th … time in a row.
+func (q *Queue[T]) report(r reconcile.Result[task]) {
+	if n := r.Failures; !r.Outcome.Failed() || n&(n-1) != 0 {
+		return
+	}
+	args := []any{"task", r.Item, "failures", r.Failures, "next", r.Next, "err", r.Err}
+	var p *reconcile.PanicError
+	if errors.As(r.Err, &p) {
+		args = append(args, "stack", string(p.Stack))
+	}
+	q.cfg.Logger.Warn("postgres: a task of the queue failed and is retried", args...)
+}
+
+// An exchanged is what one exchange sends and receives.
+type exchanged[T comparable] struct {
+	*batch
+	lease  *lease
+	member int64
+	take   int      // how many items to take
+	stuck  []string // items that may not be taken: a run here has not ended, though it lost its lease
+	check  bool
+	merge  bool
+
+	known map[int64]string // the items that are in flight here under the lease, by fence
+
+	locked map[string]bool // give-backs that were not stored
+	taken  []taken[T]
+	next   *float64 // seconds until an item is due
+	ready  bool     // an item is ready that was not taken
+	asked  int64    // how many verbs changed something
+	events int      // how many events were merged
+}
+
+// A taken item is one that the exchange has taken.
+type taken[T comparable] struct {
+	text string
+	bad  error // why it is not an item
+	*holding[T]
+}
+
+// exchange is one round trip and one transaction: it stores a batch, and takes items for the
+// Dequeues that wait. What comes to the outbox meanwhile goes with the next one.
+func (q *Queue[T]) exchange(ctx context.Context) error {
+	x := q.begin()
+	err := q.prepare(ctx, x)
+	if err == nil {
+		err = q.send(ctx, x)
+	}
+	if err != nil {
+		for _, t := range x.taken {
+			t.lose()
+		}
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.check, q.merge = true, true
+		q.undoLocked(x.batch)
+		return err
+	}
+	for i := range x.taken {
+		t := &x.taken[i]
+		t.item, t.bad = q.itemOf(t.text)
+		if t.bad != nil {
+			q.cfg.Logger.Error("postgres: the text of an item cannot be read; it is tried again in an hour", "item", t.text, "err", t.bad)
+		}
+	}
+	stored, again := q.finish(x)
+	for _, f := range stored {
+		f()
+	}
+	return again
+}
+
+func (q *Queue[T]) begin() *exchanged[T] {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	ahead := q.cfg.Ahead
+	if time.Since(q.took) > time.Second {
+		ahead = 0 // and those taken ahead are given back
+	}
+	for q.local.Len() > q.waiting+ahead { // so a Dequeue here does not wait
+		s, err := q.local.Dequeue(context.Background())
+		if err != nil {
+			break
+		}
+		q.local.Done(s)
+		q.abortLocked(s)
+	}
+	x := &exchanged[T]{batch: q.takeLocked(), lease: q.lease, member: q.member, known: make(map[int64]string)}
+	if l := q.lease; l != nil && !l.isOver() {
+		x.check = q.check
+		if !q.closed {
+			x.take = max(0, q.waiting+ahead-q.local.Len())
+		}
+	}
+	if x.take > 0 && (q.merge || time.Since(q.merged) >= q.cfg.Poll) {
+		x.merge, q.merge, q.merged = true, false, time.Now()
+	}
+	for s, h := range q.held {
+		if h.lease == q.lease {
+			x.known[h.fence] = s
+		}
+		if (h.lease != q.lease || h.over.Err() != nil || h.giving) && !x.given[s] {
+			x.stuck = append(x.stuck, s)
+		}
+	}
+	return x
+}
+
+// prepare does what is rarely needed, in transactions of its own.
+func (q *Queue[T]) prepare(ctx context.Context, x *exchanged[T]) error {
+	if x.check {
+		known := make([]int64, 0, len(x.known)) // not nil, which PostgreSQL would compare with nothing
+		for fence := range x.known {
+			known = append(known, fence)
+		}
+		rows, _ := q.cfg.Pool.Query(ctx, q.in(sqlCheck), q.cfg.Name, x.member, known)
+		ours, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+		if err != nil {
+			return fmt.Errorf("comparing the runs with the table: %w", err)
+		}
+		q.checked(x, ours)
+	}
+	if x.merge {
+		if err := q.cfg.Pool.QueryRow(ctx, q.in(sqlMerge), q.cfg.Name).Scan(&x.events); err != nil {
+			return fmt.Errorf("merging events: %w", err)
+		}
+	}
+	return nil
+}
+
+// checked ends the runs that were in flight here, and not in the table: rows were deleted, or
+// a failover has lost them, and another process may have the item.
+func (q *Queue[T]) checked(x *exchanged[T], ours []int64) {
+	for _, fence := range ours {
+		delete(x.known, fence)
+	}
+	var lost []string
+	q.mu.Lock()
+	q.check = false
+	for fence, s := range x.known {
+		if h := q.held[s]; h != nil && h.fence == fence && !h.giving {
+			h.lose()
+			lost = append(lost, s)
+		}
+	}
+	q.mu.Unlock()
+	x.stuck = append(x.stuck, lost...)
+	for _, s := range lost {
+		q.cfg.Logger.Warn("postgres: a run has lost its lease: in the table, the item is not in flight here", "item", s)
+	}
+}
+
+// send does the round trip.
+func (q *Queue[T]) send(ctx context.Context, x *exchanged[T]) error {
+	b := new(pgx.Batch)
+	if a := &x.asks; len(a.items) > 0 {
+		b.Queue(q.in(sqlAsk), q.cfg.Name, a.items, a.verbs, a.delays)
+	}
+	if g := &x.gives; len(g.items) > 0 {
+		b.Queue(q.in(sqlGive), q.cfg.Name, g.items, g.fences, g.hows, g.delays, g.mins, g.errs)
+	}
+	if x.take > 0 {
+		b.Queue(q.in(sqlTake), q.cfg.Name, x.member, x.take, slices.Concat([]string{}, x.stuck))
+	}
+	b.Queue(q.in(sqlNext), q.cfg.Name)
+	results := q.cfg.Pool.SendBatch(ctx, b)
+	err := x.read(results)
+	return errors.Join(err, results.Close())
+}
+
+func (x *exchanged[T]) read(results pgx.BatchResults) error {
+	if len(x.asks.items) > 0 {
+		changed, err := results.Exec()
+		if err != nil {
+			return fmt.Errorf("storing verbs: %w", err)
+		}
+		x.asked = changed.RowsAffected()
+	}
+	if len(x.gives.items) > 0 {
+		rows, _ := results.Query()
+		locked, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			return fmt.Errorf("giving items back: %w", err)
+		}
+		x.locked = make(map[string]bool, len(locked))
+		for _, s := range locked {
+			x.locked[s] = true
+		}
+	}
+	if x.take > 0 {
+		rows, _ := results.Query()
+		for rows.Next() {
+			t := taken[T]{holding: &holding[T]{lease: x.lease}}
+			t.over, t.lose = context.WithCancel(x.lease.over)
+			if err := rows.Scan(&t.text, &t.fence, &t.failures, &t.err, &t.since, &t.pending); err != nil {
+				return fmt.Errorf("taking items: %w", err)
+			}
+			x.taken = append(x.taken, t)
+		}
+		if err := rows.Err(); err != nil {
+			return fmt.Errorf("taking items: %w", err)
+		}
+	}
+	if err := results.QueryRow().Scan(&x.next, &x.ready); err != nil {
+		return fmt.Errorf("asking for the next item: %w", err)
+	}
+	return nil
+}
+
+// itemOf decodes an item. It calls a function of the user.
+func (q *Queue[T]) itemOf(s string) (item T, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the function panics: %v", p)
+		}
+	}()
+	if item, err = q.decode(s); err == nil && q.encode(item) != s {
+		err = errors.New("the item that it is decoded to has another text")
+	}
+	return item, err
+}
+
+// finish takes note of an exchange. It returns the functions that wait for what was stored,
+// and when to do the next exchange.
+func (q *Queue[T]) finish(x *exchanged[T]) (stored []func(), again error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	stored = q.storedLocked(x.batch, x.locked)
+	q.stats.Enqueued += uint64(x.asked)
+	q.stats.Coalesced += uint64(len(x.asks.items)) - uint64(x.asked)
+	for _, t := range x.taken {
+		q.held[t.text] = t.holding
+		switch {
+		case t.bad != nil:
+			now := time.Now()
+			t.lose()
+			q.giveLocked(t.text, t.holding, op{verb: "fail", due: now.Add(time.Hour), given: now, minDelay: time.Hour, err: errorText(t.bad)})
+		case q.closed:
+			q.abortLocked(t.text)
+		default:
+			q.local.Enqueue(t.text)
+		}
+	}
+	q.checkDrainedLocked()
+	if x.ready && (q.notify || x.check || x.events > 0 || len(x.asks.items) > 0 || len(x.gives.items) > 0) {
+		q.tasks.EnqueueAfter(wake, time.Until(q.woke.Add(wakePause)))
+	}
+	q.notify = false
+
+	pause := q.cfg.Poll
+	if q.local.Len() > 0 {
+		pause = min(pause, time.Second) // for those taken ahead
+	}
+	if x.next != nil && *x.next < pause.Seconds() {
+		pause = max(time.Millisecond, time.Duration(*x.next*float64(time.Second)))
+		q.notify = true // if this process cannot take it then
+	}
+	switch {
+	case x.events > 0: // There may be more.
+		q.merge = true
+		return stored, reconcile.RequeueWithin(0)
+	case len(q.line) > len(x.locked), q.waiting > 0 && x.take > 0 && len(x.taken) == x.take:
+		return stored, reconcile.RequeueWithin(0)
+	case len(x.locked) > 0:
+		return stored, reconcile.RequeueWithin(min(pause, 20*time.Millisecond))
+	case q.lease == nil && pause == q.cfg.Poll: // Only a process that takes items polls.
+		return stored, nil
+	}
+	return stored, reconcile.RequeueWithin(pause)
+}
+
+// wakePause is the least time between two notifications of a process.
+const wakePause = 5 * time.Millisecond
+
+func (q *Queue[T]) wake(ctx context.Context) error {
+	q.mu.Lock()
+	q.woke = time.Now()
+	q.mu.Unlock()
+	_, err := q.cfg.Pool.Exec(ctx, q.in(sqlWake), q.cfg.Name, q.channel)
+	return err
+}

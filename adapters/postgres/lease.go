@@ -1,0 +1,143 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// A lease lasts until its deadline, which this process measures from before the request that
+// got or renewed it.
+type lease struct {
+	over context.Context // done once the lease has ended
+	end  context.CancelFunc
+
+	mu       sync.Mutex // guards the fields below
+	deadline time.Time
+	timer    *time.Timer
+}
+
+func newLease(deadline time.Time) *lease {
+	l := &lease{deadline: deadline}
+	l.over, l.end = context.WithCancel(context.Background())
+	l.mu.Lock() // The timer may fire at once.
+	defer l.mu.Unlock()
+	l.timer = time.AfterFunc(time.Until(deadline), func() { l.isOver() })
+	return l
+}
+
+// isOver reports whether the lease has ended, by either clock: the monotonic one may stand
+// still while a machine sleeps. It does not wait for the timer, which is late in a process
+// that was stopped.
+func (l *lease) isOver() bool {
+	now := time.Now()
+	l.mu.Lock()
+	up := !now.Before(l.deadline) || !now.Round(0).Before(l.deadline.Round(0))
+	l.mu.Unlock()
+	if up {
+		l.end()
+	}
+	return l.over.Err() != nil
+}
+
+// extend reports whether the lease had not ended before.
+func (l *lease) extend(deadline time.Time) bool {
+	if l.isOver() {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.deadline = deadline
+	l.timer.Reset(time.Until(deadline))
+	return true
+}
+
+// A leased is a context that ends when over does, or the lease. Its Err asks the clock, so it
+// is right also in a process that was stopped.
+type leased struct {
+	context.Context
+	lease *lease
+	over  context.Context
+	end   context.CancelCauseFunc
+	stop  func() bool
+}
+
+// newLeased returns a leased context; over ends with l, or before it.
+func newLeased(ctx context.Context, l *lease, over context.Context) *leased {
+	c := &leased{lease: l, over: over}
+	c.Context, c.end = context.WithCancelCause(ctx)
+	c.isLost() // before it is used
+	c.stop = context.AfterFunc(over, func() { c.end(reconcile.ErrLeaseLost) })
+	return c
+}
+
+// isLost reports whether another process may have the item, also if the context ended for
+// another reason.
+func (c *leased) isLost() bool {
+	if !c.lease.isOver() && c.over.Err() == nil {
+		return false
+	}
+	c.end(reconcile.ErrLeaseLost)
+	return true
+}
+
+func (c *leased) Err() error {
+	c.isLost()
+	return c.Context.Err()
+}
+
+// release ends the context, because its run has ended.
+func (c *leased) release() {
+	c.stop()
+	c.end(nil)
+}
+
+// A run is what the context of a run knows of it.
+type run struct {
+	queue, item string
+	fence       int64
+	guard       string // the statement
+}
+
+type runKey struct{}
+
+// Fence returns the number of the run, or of the term of a leader, that ctx belongs to, or 0
+// if it belongs to none. The number grows with each run of an item and each term. Hand it on
+// with writes to what can refuse those with a smaller number than it has seen. That stops a process
+// that was frozen for longer than its lease and continues in the middle of a run.
+//
+// In a run of a [Queue] inside a term, it is that of the run.
+func Fence(ctx context.Context) int64 {
+	r, _ := ctx.Value(runKey{}).(run)
+	return r.fence
+}
+
+// Guard ties a transaction to the run, or to the term of a leader, that ctx belongs to: once
+// it has returned nil, no other process can have the item until the transaction ends. It
+// returns [reconcile.ErrLeaseLost] if the item is not this run's any more. Then the
+// transaction must be rolled back.
+//
+// Guard does not block events of the item. Call it first in a transaction that is REPEATABLE
+// READ or SERIALIZABLE: an event that is stored between its first statement and Guard makes
+// it fail with a serialization failure. A guarded transaction that is left open, as by a
+// process that was stopped, keeps the item from other processes until the server ends it:
+// see idle_in_transaction_session_timeout.
+func Guard(ctx context.Context, tx pgx.Tx) error {
+	r, ok := ctx.Value(runKey{}).(run)
+	if !ok {
+		return reconcile.Terminal(errors.New("postgres: Guard needs the context of a run, and this is not one"))
+	}
+	found, err := tx.Exec(ctx, r.guard, r.queue, r.item, r.fence)
+	if err == nil && found.RowsAffected() == 0 {
+		err = reconcile.ErrLeaseLost
+	}
+	return err
+}

@@ -1,0 +1,200 @@
+// Copyright 2026 The reconcile Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres
+
+import (
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/reconkernel/reconcile"
+)
+
+// An op is an operation on one item that is to be stored: a verb, or a give-back.
+type op struct {
+	verb     string        // as in sqlAsk, or how in sqlGive
+	due      time.Time     // of after and within, and of give-backs that have a next run
+	minDelay time.Duration // of give-backs, from given on
+	given    time.Time
+	err      string
+	fence    int64 // of give-backs
+	sent     bool  // It may be stored already, so a later op is not part of it.
+	stored   []func()
+}
+
+func (o *op) gives() bool  { return o.fence != 0 }
+func (o *op) isDone() bool { return o.verb == "done" || o.verb == "gaveup" }
+
+// giveBackOf returns the op of a give-back, without its fence.
+func giveBackOf(w reconcile.RequeueOptions) op {
+	now := time.Now()
+	o := op{verb: "requeue", due: now.Add(max(0, w.Delay, w.MinDelay)), minDelay: max(0, w.MinDelay), given: now}
+	switch {
+	case w.Aborted:
+		return op{verb: "abort"}
+	case w.Done && w.Err == nil:
+		o.verb = "done"
+	case w.Done:
+		o.verb = "gaveup"
+	case w.Err != nil:
+		o.verb, o.err = "fail", errorText(w.Err)
+	case w.Recheck && w.MinDelay <= 0:
+		o.verb = "recheck"
+	case w.Reason != nil:
+		o.err = errorText(w.Reason)
+	}
+	return o
+}
+
+func errorText(err error) (text string) {
+	defer func() {
+		if recover() != nil {
+			text = "an error whose Error method panics"
+		}
+	}()
+	text = err.Error()
+	return strings.ToValidUTF8(strings.ReplaceAll(text[:min(len(text), 1000)], "\x00", ""), "?")
+}
+
+// coalesces reports whether o changes nothing beside the verbs that are not sent yet.
+func coalesces(ops []op, o op) bool {
+	for i := len(ops) - 1; i >= 0 && !ops[i].sent && !ops[i].gives() && !o.gives(); i-- {
+		p := &ops[i]
+		if p.verb == o.verb && !o.due.Before(p.due) || o.verb == "offer" || p.verb == "now" || p.verb == "within" && p.due.IsZero() && o.verb != "now" {
+			return true
+		}
+	}
+	return false
+}
+
+func (q *Queue[T]) postLocked(s string, o op, stored func()) {
+	ops := q.outbox[s]
+	if len(ops) == 0 {
+		q.line = append(q.line, s)
+	}
+	if h := q.held[s]; h != nil && !o.gives() && o.verb != "offer" {
+		h.again = true
+	}
+	if coalesces(ops, o) {
+		q.stats.Coalesced++
+	} else {
+		ops = append(ops, o)
+	}
+	if stored != nil {
+		last := &ops[len(ops)-1]
+		last.stored = append(last.stored, stored)
+	}
+	q.outbox[s] = ops
+	q.tasks.Enqueue(exchange)
+}
+
+// left returns the time until t in microseconds.
+func left(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return max(0, time.Until(t).Microseconds())
+}
+
+// maxBatch is how many items an exchange stores at most.
+const maxBatch = 500
+
+// A batch is what an exchange stores.
+type batch struct {
+	items []string
+	count []int // the ops of each item
+	asks  struct {
+		items, verbs []string
+		delays       []int64
+	}
+	gives struct {
+		items, hows, errs []string
+		fences, mins      []int64
+		delays            []*int64
+	}
+	given map[string]bool
+}
+
+// takeLocked takes ops from the outbox. Of each item it takes a verb, or a give-back, or a verb
+// and the give-back after it: that is the order of the statements.
+func (q *Queue[T]) takeLocked() *batch {
+	n := min(maxBatch, len(q.line))
+	b := &batch{items: q.line[:n:n], given: make(map[string]bool)}
+	q.line = q.line[n:]
+	for _, s := range b.items {
+		ops, n := q.outbox[s], 0
+		if o := &ops[0]; !o.gives() {
+			a := &b.asks
+			a.items, a.verbs, a.delays = append(a.items, s), append(a.verbs, o.verb), append(a.delays, left(o.due))
+			o.sent = true
+			n++
+		}
+		if n < len(ops) && ops[n].gives() {
+			o, g := &ops[n], &b.gives
+			g.items, g.hows, g.errs, g.fences = append(g.items, s), append(g.hows, o.verb), append(g.errs, o.err), append(g.fences, o.fence)
+			var delay *int64
+			if !o.isDone() {
+				d := left(o.due)
+				delay = &d
+			}
+			minimum := int64(0)
+			if o.minDelay > 0 {
+				minimum = left(o.given.Add(o.minDelay))
+			}
+			g.delays, g.mins = append(g.delays, delay), append(g.mins, minimum)
+			b.given[s], o.sent = true, true
+			n++
+		}
+		b.count = append(b.count, n)
+	}
+	return b
+}
+
+// undoLocked puts a batch back that was perhaps stored. Its ops may be stored again: a give-back has
+// a fence, and a verb then causes at most one run more.
+func (q *Queue[T]) undoLocked(b *batch) { q.line = append(b.items, q.line...) }
+
+// storedLocked removes the ops of a batch from the outbox, except the give-backs of locked
+// items. It returns the functions to call.
+func (q *Queue[T]) storedLocked(b *batch, locked map[string]bool) (stored []func()) {
+	for i, s := range b.items {
+		ops, n := q.outbox[s], b.count[i]
+		if locked[s] {
+			n--
+		}
+		for _, o := range ops[:n] {
+			if h := q.held[s]; o.gives() && h != nil && h.fence == o.fence {
+				delete(q.held, s)
+			}
+			stored = append(stored, o.stored...)
+		}
+		if ops = ops[n:]; len(ops) > 0 {
+			q.outbox[s], q.line = ops, append(q.line, s)
+		} else {
+			delete(q.outbox, s)
+		}
+	}
+	return stored
+}
+
+// A barrier is passed when done was called a number of times.
+type barrier struct {
+	missing atomic.Int64
+	passed  chan struct{}
+}
+
+func newBarrier(n int) *barrier {
+	b := &barrier{passed: make(chan struct{})}
+	b.missing.Store(int64(n))
+	if n == 0 {
+		close(b.passed)
+	}
+	return b
+}
+
+func (b *barrier) done() {
+	if b.missing.Add(-1) == 0 {
+		close(b.passed)
+	}
+}

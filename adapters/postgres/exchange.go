@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -130,6 +129,7 @@ func (q *Queue[T]) begin() *exchanged[T] {
 		q.abortLocked(s)
 	}
 	x := &exchanged[T]{batch: q.takeLocked(), lease: q.lease, member: q.member, known: make(map[int64]string)}
+	x.stuck = []string{} // nil would be NULL, and ALL of NULL is not true
 	if l := q.lease; l != nil && !l.isOver() {
 		x.check = q.check
 		if !q.closed {
@@ -153,7 +153,7 @@ func (q *Queue[T]) begin() *exchanged[T] {
 // prepare does what is rarely needed, in transactions of its own.
 func (q *Queue[T]) prepare(ctx context.Context, x *exchanged[T]) error {
 	if x.check {
-		known := make([]int64, 0, len(x.known)) // not nil, which PostgreSQL would compare with nothing
+		known := make([]int64, 0, len(x.known)) // not nil, as stuck
 		for fence := range x.known {
 			known = append(known, fence)
 		}
@@ -204,7 +204,7 @@ func (q *Queue[T]) send(ctx context.Context, x *exchanged[T]) error {
 		b.Queue(q.in(sqlGive), q.cfg.Name, g.items, g.fences, g.hows, g.delays, g.mins, g.errs)
 	}
 	if x.take > 0 {
-		b.Queue(q.in(sqlTake), q.cfg.Name, x.member, x.take, slices.Concat([]string{}, x.stuck))
+		b.Queue(q.in(sqlTake), q.cfg.Name, x.member, x.take, x.stuck)
 	}
 	b.Queue(q.in(sqlNext), q.cfg.Name)
 	results := q.cfg.Pool.SendBatch(ctx, b)

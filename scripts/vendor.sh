@@ -5,7 +5,7 @@
 set -euo pipefail
 
 roots="batch explore gate keep lanes reconciletest refs statuspage supervise tracker"
-adapters="adapters/kube adapters/nats adapters/otel adapters/prometheus"
+adapters="adapters/kube adapters/nats adapters/otel adapters/postgres adapters/prometheus"
 
 help() {
 	cat <<'END'
@@ -13,8 +13,8 @@ Usage: scripts/vendor.sh [--update] [--tests] [--force] DEST [PACKAGE…]
 
 Copies the kernel of reconcile into the folder DEST of your module, with its
 licence. PACKAGE is one of batch, explore, gate, keep, lanes, reconciletest, refs,
-statuspage and tracker, or of adapters/kube, adapters/nats, adapters/otel and
-adapters/prometheus; it becomes a folder in DEST, with what it needs of the others.
+statuspage and tracker, or of adapters/kube, adapters/nats, adapters/otel,
+adapters/postgres and adapters/prometheus; it becomes a folder in DEST, with what it needs of the others.
 What imports what is changed to where it then is: in a module example.org/app, a
 DEST of internal/reconcile is imported as example.org/app/internal/reconcile. The
 file DEST/VENDORED says what was copied from which commit.
@@ -134,7 +134,7 @@ files= wanted=
 for p in $packages; do
 	case $p in
 	adapters/*) # a module of its own, whose needs of this one its imports say
-		own=$(cd "$p" && list -find ./... | grep -v /internal/natstest/) # which is for tests
+		own=$(cd "$p" && list -find ./... | grep -v -e /internal/natstest/ -e /internal/pgtest/) # which are for tests
 		files+=$'\n'$own
 		# shellcheck disable=SC2086 # no file of ours has a blank in its name
 		wanted+=" $(grep -oh "\"$module[a-z/]*\"" $own | sed "s|\"$module/*\(.*\)\"|./\1|" | grep -v '^\./adapters/' | sort -u | paste -sd ' ' -)"

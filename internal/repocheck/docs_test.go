@@ -105,6 +105,7 @@ var homes = map[string][]string{
 	"adapters/kube/":                {"adapters/kube/..."},
 	"adapters/nats/":                {"adapters/nats/..."},
 	"adapters/otel/":                {"adapters/otel"},
+	"adapters/postgres/":            {"adapters/postgres/..."},
 	"adapters/prometheus/":          {"adapters/prometheus"},
 	"docs/design/from-the-seeds.md": {"docs/guides", "example"},
 	"docs/guides/":                  {"docs/guides/..."},

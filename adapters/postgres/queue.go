@@ -229,6 +229,11 @@ func (q *Queue[T]) wait(ctx context.Context, all *barrier) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-q.ended:
+	}
+	select {
+	case <-all.passed: // just before the end
+		return nil
+	default:
 		return reconcile.ErrClosed
 	}
 }

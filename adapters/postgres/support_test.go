@@ -94,7 +94,9 @@ func flush(t testing.TB, q *Queue[string]) {
 
 func exec(t testing.TB, p *pgxpool.Pool, sql string, args ...any) int64 {
 	t.Helper()
-	tag, err := p.Exec(context.Background(), sql, args...)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	tag, err := p.Exec(ctx, sql, args...)
 	if err != nil {
 		t.Fatalf("%v, of %s", err, sql)
 	}

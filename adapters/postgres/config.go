@@ -51,10 +51,10 @@ type Config struct {
 	Poll time.Duration
 
 	// Ahead is how many items a process may take for which no worker waits yet; 0 means none.
-	// It saves waiting for the commit between two runs. For runs that are shorter than a
-	// commit, 64 was measured to be five times as fast as 0; for others it gains nothing. An item
-	// that was taken ahead is in flight: Remove does not stop its run, and an event means
-	// one run more. Items that wait for longer than a second are given back.
+	// It saves waiting for the commit between two runs: with runs that are shorter than a
+	// commit, 64 was about five times as fast as 0. For longer runs it gains nothing. An item
+	// that was taken ahead is in flight, so Remove does not stop its run, and an event means
+	// one run more. The items are given back if no worker takes one within a second.
 	Ahead int
 
 	// Quiet leaves NOTIFY out of EnqueueTx: other processes find its events with their next
@@ -118,7 +118,7 @@ func checkVersion(ctx context.Context, db interface {
 	var v int
 	err := db.QueryRow(ctx, in("SELECT COALESCE(max(version), 0) FROM reconcile.version")).Scan(&v)
 	if err == nil && v != version {
-		err = reconcile.Terminal(fmt.Errorf("the tables have version %d, this program needs version %d: update what is older", v, version))
+		err = reconcile.Terminal(fmt.Errorf("the tables have version %d, this program needs version %d: update the older one", v, version))
 	}
 	return err
 }
@@ -139,7 +139,7 @@ func within(schemaName string) (func(string) string, error) {
 	return strings.NewReplacer("'reconcile.'", "'"+schemaName+".'", "reconcile.", quoted+".", "EXISTS reconcile;", "EXISTS "+quoted+";").Replace, nil
 }
 
-// check returns cfg with its defaults, or an error that says what is wrong.
+// check returns cfg with its defaults, or an error that names the wrong field.
 func (c Config) check() (Config, error) {
 	var err error
 	switch {

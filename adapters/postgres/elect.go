@@ -25,7 +25,7 @@ import (
 // returned, and then another process leads at once.
 //
 // R runs once in each term, so it has to be a Runner that can run more than once: see [EachTerm]
-// for a Group. If r returns by itself, or panics, the lease is given back and Run returns what r did.
+// for a Group. If r returns by itself, or panics, the lease is given back, and Run returns the error of r.
 //
 // Elect ends only the context of r. In it, a Reconciler that has a Grace lets its runs
 // continue, and one in a Group takes items for up to a second. Its Queue has to be [Held].
@@ -121,8 +121,8 @@ func EachTerm(fill func(term *supervise.Group)) reconcile.Runner {
 }
 
 // Held returns q as a queue whose runs end at once when the lease of the leader is lost, also
-// those of a Reconciler that has a Grace, and from which nothing is taken after that. What
-// such runs return is not a failure. It is for the Queue of a Reconciler inside [Elect];
+// those of a Reconciler that has a Grace, and from which nothing is taken after that. An
+// error of such a run is not a failure. It is for the Queue of a Reconciler inside [Elect];
 // elsewhere it changes nothing. Held panics if q is nil.
 func Held[T comparable](q reconcile.Dequeuer[T]) reconcile.Dequeuer[T] {
 	if q == nil {

@@ -100,7 +100,7 @@ func (c *leased) release() {
 	c.end(nil)
 }
 
-// A run is what the context of a run knows of it.
+// A run is the value in the context of a run.
 type run struct {
 	queue, item string
 	fence       int64
@@ -111,8 +111,8 @@ type runKey struct{}
 
 // Fence returns the number of the run, or of the term of a leader, that ctx belongs to, or 0
 // if it belongs to none. The number grows with each run of an item and each term. Hand it on
-// with writes to what can refuse those with a smaller number than it has seen. That stops a process
-// that was frozen for longer than its lease and continues in the middle of a run.
+// with writes to a system that can refuse a smaller number than it has seen. That stops a
+// process that was frozen for longer than its lease and continues in the middle of a run.
 //
 // In a run of a [Queue] inside a term, it is that of the run.
 func Fence(ctx context.Context) int64 {

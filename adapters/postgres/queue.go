@@ -19,8 +19,8 @@ import (
 )
 
 // A Queue is one process's part in a queue that any number of processes share, kept by
-// PostgreSQL. It takes the place of a [reconcile.Queue]. Its methods do what those of the same
-// name do there, with these exceptions: Close ends only the part of this process, and a
+// PostgreSQL. It takes the place of a [reconcile.Queue]. Its methods act as the methods of the
+// same name there, with these exceptions: Close ends only the part of this process, and a
 // MinDelay holds after it too; there is no Background; errors are kept as texts.
 //
 // A Queue is created by [New] or [NewFunc] and has to be closed. Its methods may be called from
@@ -36,7 +36,7 @@ type Queue[T comparable] struct {
 	end    context.CancelFunc
 	ended  chan struct{} // closed when all of it has ended
 	group  supervise.Group
-	starts sync.Once // what only a process does that takes items
+	starts sync.Once // the lease and LISTEN, which only a process needs that takes items
 
 	maxHold float64 // the longest, in seconds, for an item whose processes died
 
@@ -47,7 +47,7 @@ type Queue[T comparable] struct {
 	mu      sync.Mutex // guards the fields below
 	closed  bool
 	empty   bool            // drained is closed
-	outbox  map[string][]op // what is to be stored of each item, in order
+	outbox  map[string][]op // the ops of each item that are not stored, in order
 	line    []string        // the items of outbox of which nothing is being stored
 	held    map[string]*holding[T]
 	waiting int // Dequeues that wait
@@ -138,7 +138,7 @@ func NewFunc[T comparable](ctx context.Context, cfg Config, encode func(T) strin
 
 // Enqueue reports an event: see [reconcile.Queue.Enqueue]. It never blocks, and nor do the
 // other verbs: the item goes to an outbox in memory, and from there to the database within
-// milliseconds, or when that can be reached again. What is in the outbox is lost if the
+// milliseconds, or when that can be reached again. The outbox is lost if the
 // process dies. EnqueueContext returns when the event is stored.
 func (q *Queue[T]) Enqueue(item T) { q.ask(item, op{verb: "within"}) }
 
@@ -241,7 +241,7 @@ func (q *Queue[T]) wait(ctx context.Context, all *barrier) error {
 // EnqueueTx reports events of items in a transaction: each item has its event if and when
 // the transaction is committed. It inserts one row an item, and waits for no other
 // transaction, in any isolation level. It returns a [reconcile.Terminal] error if an item
-// cannot be stored. For the order of writes and what NOTIFY costs see [Config.Quiet].
+// cannot be stored. For the cost of its NOTIFY see [Config.Quiet].
 func (q *Queue[T]) EnqueueTx(ctx context.Context, tx pgx.Tx, items ...T) error {
 	texts, err := q.texts(items)
 	if err != nil || len(texts) == 0 {
@@ -252,7 +252,7 @@ func (q *Queue[T]) EnqueueTx(ctx context.Context, tx pgx.Tx, items ...T) error {
 }
 
 // Remove cancels the next run of the item, never a run in flight, and reports whether there
-// was one. It waits until what this process has enqueued before is stored.
+// was one. It waits until the earlier verbs of this process are stored.
 func (q *Queue[T]) Remove(ctx context.Context, item T) (removed bool, err error) {
 	s := q.encode(item)
 	if err := errors.Join(checkItem(s), q.Flush(ctx)); err != nil {
@@ -346,7 +346,7 @@ func (q *Queue[T]) abortLocked(s string) {
 }
 
 // Lease returns the context of the item's run. It ends with [reconcile.ErrLeaseLost] as its
-// cause when another process may have the item, and carries what [Fence] and [Guard] need.
+// cause when another process may have the item, and is one for [Fence] and [Guard].
 func (q *Queue[T]) Lease(ctx context.Context, item T) context.Context { return q.leased(ctx, item) }
 
 func (q *Queue[T]) leased(ctx context.Context, item T) *leased {
@@ -397,7 +397,7 @@ func (q *Queue[T]) Close(ctx context.Context) error {
 		l.end()
 		if err == nil {
 			leave := new(pgx.Batch)
-			leave.Queue(q.in(sqlCheck), q.cfg.Name, q.member, []int64{}) // what it took last, without an answer
+			leave.Queue(q.in(sqlCheck), q.cfg.Name, q.member, []int64{}) // items of a lost answer
 			leave.Queue(q.in(sqlLeave), q.member)
 			// If this fails, the lease ends by itself.
 			_ = q.cfg.Pool.SendBatch(ctx, leave).Close()

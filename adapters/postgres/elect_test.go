@@ -81,9 +81,10 @@ func renewed(t *testing.T, p *pgxpool.Pool, name string) {
 func TestElectHandsOver(t *testing.T) {
 	p, name := setUp(t), newName()
 	hold := make(chan struct{})
-	a := newStand(t, p, name, time.Second, hold)
+	const lease = 4 * time.Second // which a busy machine can renew
+	a := newStand(t, p, name, lease, hold)
 	first := a.leads()
-	b := newStand(t, p, name, time.Second, nil)
+	b := newStand(t, p, name, lease, nil)
 	stopped := make(chan error)
 	go func() { stopped <- a.stop() }()
 	next(t, first.Done())

@@ -5,7 +5,7 @@ package postgres
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -132,8 +132,8 @@ func Fence(ctx context.Context) int64 {
 // see idle_in_transaction_session_timeout.
 func Guard(ctx context.Context, tx pgx.Tx) error {
 	r, ok := ctx.Value(runKey{}).(run)
-	if !ok {
-		return reconcile.Terminal(errors.New("postgres: Guard needs the context of a run, and this is not one"))
+	if !ok || tx == nil {
+		return reconcile.Terminal(fmt.Errorf("postgres: Guard needs the context of a run and a transaction, got a run: %t, a transaction: %t", ok, tx != nil))
 	}
 	found, err := tx.Exec(ctx, r.guard, r.queue, r.item, r.fence)
 	if err == nil && found.RowsAffected() == 0 {

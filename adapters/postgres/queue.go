@@ -244,8 +244,11 @@ func (q *Queue[T]) wait(ctx context.Context, all *barrier) error {
 // cannot be stored. For the cost of its NOTIFY see [Config.Quiet].
 func (q *Queue[T]) EnqueueTx(ctx context.Context, tx pgx.Tx, items ...T) error {
 	texts, err := q.texts(items)
-	if err != nil || len(texts) == 0 {
+	switch {
+	case err != nil || len(texts) == 0:
 		return err
+	case tx == nil:
+		return reconcile.Terminal(errors.New("postgres: EnqueueTx needs a transaction, got nil"))
 	}
 	_, err = tx.Exec(ctx, q.in(sqlEvents), q.cfg.Name, texts, q.channel, q.cfg.Quiet)
 	return err

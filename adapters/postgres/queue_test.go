@@ -9,6 +9,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -24,7 +26,7 @@ var (
 	_ reconcile.Enqueuer[string] = (*Queue[string])(nil)
 	_ reconcile.Dequeuer[string] = (*Queue[string])(nil)
 	_ reconcile.Leaser[string]   = (*Queue[string])(nil)
-	_ statuspage.Source[string]  = (*Queue[string])(nil)
+	_ statuspage.Source[string]  = (*Queue[string])(nil) // as of adapters/prometheus and adapters/otel
 )
 
 // still ends what a queue does in the background, so that a test can do it step by step.
@@ -346,6 +348,11 @@ func TestGuard(t *testing.T) {
 	if !errors.Is(err, reconcile.ErrTerminal) {
 		t.Errorf("Guard without a run: %v, want a terminal error", err)
 	}
+	for _, err := range []error{Guard(run, nil), a.EnqueueTx(t.Context(), nil, "x")} {
+		if !errors.Is(err, reconcile.ErrTerminal) {
+			t.Errorf("without a transaction: %v, want a terminal error", err)
+		}
+	}
 }
 
 // A process that hears nothing says so, once for each connection.
@@ -499,6 +506,26 @@ func TestStates(t *testing.T) {
 	}
 	if s := q.Stats(); s.Ready != 1 || s.Waiting != 1 || s.InFlight != 2 || s.Again != 1 || s.Taken != 1 || s.Enqueued != 5 {
 		t.Errorf("Stats: %+v", s)
+	}
+}
+
+// A status page shows the items of all processes, those of other processes too, and the counts.
+func TestStatusPage(t *testing.T) {
+	q := open(t, Config{Pool: setUp(t)})
+	other := open(t, Config{Pool: q.cfg.Pool, Name: q.cfg.Name})
+	enqueue(t, other, "vm-1")
+	take(t, other, "vm-1")
+	q.Stats()
+	page := httptest.NewServer(statuspage.New(&statuspage.Loop[string]{Name: "vms", Queue: q}))
+	defer page.Close()
+	resp, err := page.Client().Get(page.URL + "/items.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || !strings.Contains(string(text), `"vm-1"`) || !strings.Contains(string(text), `"in flight"`) {
+		t.Errorf("the page says %s, %v", text, err)
 	}
 }
 

@@ -46,15 +46,15 @@ var names atomic.Int64
 // newName returns a name that no other test has.
 func newName() string { return fmt.Sprint("q", names.Add(1)) }
 
-// open returns a queue that is closed when the test has ended. It sets an empty name, and the
-// shortest lease.
+// open returns a queue that is closed when the test has ended. It sets an empty name, and a
+// lease that a busy machine can renew.
 func open(t testing.TB, cfg Config) *Queue[string] {
 	t.Helper()
 	if cfg.Name == "" {
 		cfg.Name = newName()
 	}
 	if cfg.Lease == 0 {
-		cfg.Lease = time.Second
+		cfg.Lease = 5 * time.Second
 	}
 	q, err := New[string](context.Background(), cfg)
 	if err != nil {
@@ -70,7 +70,9 @@ func open(t testing.TB, cfg Config) *Queue[string] {
 
 func enqueue(t testing.TB, q *Queue[string], items ...string) {
 	t.Helper()
-	if err := q.EnqueueContext(t.Context(), items...); err != nil {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := q.EnqueueContext(ctx, items...); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -146,7 +146,7 @@ func (c Config) check() (Config, error) {
 	case c.Pool == nil:
 		err = errors.New("postgres: Config.Pool is nil, want a pool")
 	case !queueNames.MatchString(c.Name):
-		err = fmt.Errorf("postgres: Config.Name is %q, want 1 to 32 letters, digits, _, - and .", c.Name)
+		err = fmt.Errorf("postgres: Config.Name is %q, want 1 to 32 letters, digits and any of _.-", c.Name)
 	case c.Lease != 0 && c.Lease < time.Second:
 		err = fmt.Errorf("postgres: Config.Lease is %v, want a second or more, or 0 (which means 15s)", c.Lease)
 	case c.Poll != 0 && c.Poll < 100*time.Millisecond:

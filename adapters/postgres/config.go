@@ -41,13 +41,13 @@ type Config struct {
 	Schema string
 
 	// Lease is how long the items of a process stay in flight after its last sign of life; 0
-	// means 15 seconds, and one second is the least. A process renews its lease four times
+	// means 15 seconds. It is a second to an hour. A process renews its lease four times
 	// within it. The contexts of its runs end a quarter of it before another process may have
 	// their items.
 	Lease time.Duration
 
 	// Poll is how often an idle process looks for items that it was not notified of; 0 means 5
-	// seconds, and 100 milliseconds is the least.
+	// seconds. It is 100 milliseconds to an hour.
 	Poll time.Duration
 
 	// Ahead is how many items a process may take for which no worker waits yet; 0 means none.
@@ -90,7 +90,8 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, schemaName string) error {
 	if pool == nil {
 		return reconcile.Terminal(errors.New("postgres: Migrate needs a pool, got nil"))
 	}
-	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+	// In another isolation level, a process that waits for the lock would not see the tables.
+	err = pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtext('github.com/reconkernel/reconcile'))"); err != nil {
 			return err
 		}
@@ -147,10 +148,10 @@ func (c Config) check() (Config, error) {
 		err = errors.New("postgres: Config.Pool is nil, want a pool")
 	case !queueNames.MatchString(c.Name):
 		err = fmt.Errorf("postgres: Config.Name is %q, want 1 to 32 letters, digits and any of _.-", c.Name)
-	case c.Lease != 0 && c.Lease < time.Second:
-		err = fmt.Errorf("postgres: Config.Lease is %v, want a second or more, or 0 (which means 15s)", c.Lease)
-	case c.Poll != 0 && c.Poll < 100*time.Millisecond:
-		err = fmt.Errorf("postgres: Config.Poll is %v, want 100ms or more, or 0 (which means 5s)", c.Poll)
+	case c.Lease != 0 && (c.Lease < time.Second || c.Lease > time.Hour):
+		err = fmt.Errorf("postgres: Config.Lease is %v, want 1s to 1h, or 0 (which means 15s)", c.Lease)
+	case c.Poll != 0 && (c.Poll < 100*time.Millisecond || c.Poll > time.Hour):
+		err = fmt.Errorf("postgres: Config.Poll is %v, want 100ms to 1h, or 0 (which means 5s)", c.Poll)
 	case c.Ahead < 0 || c.Ahead > maxBatch:
 		err = fmt.Errorf("postgres: Config.Ahead is %d, want 0 (which means none) to %d", c.Ahead, maxBatch)
 	}

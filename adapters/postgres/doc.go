@@ -42,10 +42,14 @@
 // Leases and due times follow the database's clock alone. If that is set forward by more than a
 // lease, as in a failover to a machine with another time, all leases end at once. Then an item
 // may be in flight twice, or two processes may lead, until each process has tried to renew its
-// lease, which takes a quarter of it. [Guard] and [Fence] hold. If the clock is set back, due
-// times and the end of leases are late.
+// lease, which takes a quarter of it. [Guard] and [Fence] hold. If the clock is set back, items
+// that are ready or wait, and those of a process that died, wait longer by as much. An event of an
+// item that waits for no MinDelay ends that.
 //
 // A server may lose commits: a standby that is promoted and was asynchronous, or a crash with
-// synchronous_commit=off. Their events are lost, and a fence may be used again. List and enqueue
-// everything after a failover, as after a start.
+// synchronous_commit=off. Their events are lost: list and enqueue everything after a failover,
+// as after a start. The numbers of [Fence] that they used are used again, as after a restore from
+// a backup, and a system that keeps the greatest number then refuses writes until the sequence
+// has passed it: set it, SELECT setval('reconcile.fence', <a greater number than any used>). [Guard]
+// does not go by the number alone, and holds.
 package postgres

@@ -4,10 +4,12 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/supervise"
@@ -20,8 +22,8 @@ import (
 // A leader that dies is followed after Config.Lease and a quarter of it at most. If a leader
 // cannot renew its lease, the context of r ends with [reconcile.ErrLeaseLost] as its cause,
 // a quarter of Config.Lease before another process may lead. When r has returned, the process
-// is a candidate again. R has this quarter to return: Elect does not end the process if it takes
-// longer, and another process leads then. If ctx is done, the lease is renewed until r has
+// is a candidate again. R has this quarter to return. If it takes longer, Elect logs that again
+// and again, and does not end the process; another process leads then. If ctx is done, the lease is renewed until r has
 // returned, and then another process leads at once.
 //
 // R runs once in each term, so it has to be a Runner that can run more than once: see [EachTerm]
@@ -41,15 +43,15 @@ type Candidate struct {
 // IsLeader reports whether r runs, and the lease is ours. It may be called from any goroutine.
 func (c *Candidate) IsLeader() bool {
 	t := c.term.Load()
-	return t != nil && !t.isLost()
+	return t != nil && !t.isOver()
 }
 
 // Unwrap returns r, so that a Group knows whether it is a Reconciler.
 func (c *Candidate) Unwrap() reconcile.Runner { return c.runner }
 
-// Run is a candidate until ctx is done, and runs r in each term. It returns a
-// [reconcile.Terminal] error if the Config or the Runner is wrong, and an error if the database
-// cannot be reached when Run is called.
+// Run is a candidate until ctx is done, and runs r in each term. While the database cannot be
+// reached, or has no tables yet, it logs that and waits. It returns a [reconcile.Terminal] error if
+// the Config or the Runner is wrong.
 func (c *Candidate) Run(ctx context.Context) error {
 	switch c.runner.(type) {
 	case nil:
@@ -61,9 +63,9 @@ func (c *Candidate) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cfg.Name, cfg.Ahead = "elect."+cfg.Name, 0
-	q, err := New[string](ctx, cfg)
-	if err != nil {
+	cfg.Name, cfg.Ahead = "elect:"+cfg.Name, 0 // No queue of a user has such a name.
+	q, err := openLease(ctx, cfg)
+	if err != nil || q == nil {
 		return err
 	}
 	q.maxHold = 0 // A leader that dies has a successor at once, however often.
@@ -89,6 +91,28 @@ func (c *Candidate) Run(ctx context.Context) error {
 	return nil
 }
 
+// openLease waits until the queue of a lease can be used. It returns nil if ctx is done first.
+func openLease(ctx context.Context, cfg Config) (*Queue[string], error) {
+	encode, decode := codecOf[string]()
+	for failures := 1; ; failures++ {
+		try, cancel := context.WithTimeout(ctx, dialTime)
+		q, err := newQueue(try, cfg, encode, decode)
+		cancel()
+		if err == nil || errors.Is(err, reconcile.ErrTerminal) {
+			return q, err
+		}
+		pause, _ := retryListen(err, failures)
+		if ctx.Err() == nil && failures&(failures-1) == 0 {
+			cmp.Or(cfg.Logger, reconcile.Logger(ctx)).Warn("postgres: cannot be a candidate yet", "failures", failures, "next", pause, "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, nil
+		case <-time.After(pause):
+		}
+	}
+}
+
 // leader is the item of the queue.
 const leader = "leader"
 
@@ -99,12 +123,35 @@ func (c *Candidate) lead(ctx context.Context, q *Queue[string]) (lost bool, err 
 	term := q.leased(ctx, leader)
 	q.cfg.Logger.Info("postgres: leads", "term", Fence(term))
 	c.term.Store(term)
+	ended := make(chan struct{})
+	var watch sync.WaitGroup
+	watch.Go(func() { warnLate(q, term, ended) })
 	// Restart is for panics, and returns nil for the error of the context.
 	err = supervise.Restart(reconcile.NoRetry, c.runner).Run(context.WithValue(term, termKey{}, term))
+	close(ended)
+	watch.Wait()
 	c.term.Store(nil)
-	lost = ctx.Err() == nil && term.isLost()
+	lost = ctx.Err() == nil && term.isOver()
 	q.Requeue(leader, reconcile.RequeueOptions{})
 	return lost && err == nil, err
+}
+
+// warnLate logs, more and more rarely, that a Runner has not returned after its lease.
+func warnLate(q *Queue[string], term *leased, ended <-chan struct{}) {
+	select {
+	case <-ended:
+		return
+	case <-term.over.Done():
+	}
+	lost := time.Now()
+	for pause := q.cfg.Lease / 4; ; pause *= 2 {
+		select {
+		case <-ended:
+			return
+		case <-time.After(pause):
+			q.cfg.Logger.Error("postgres: the lease is lost, and the Runner has not returned; another process may lead", "for", time.Since(lost))
+		}
+	}
 }
 
 // EachTerm returns a Runner for [Elect] that runs a new Group in each term, with the members
@@ -150,7 +197,7 @@ type held[T comparable] struct {
 // of ctx, which may come later.
 func (h *held[T]) Dequeue(ctx context.Context) (T, error) {
 	item, err := h.Dequeuer.Dequeue(ctx)
-	if t, _ := ctx.Value(termKey{}).(*leased); err != nil || t == nil || !t.isLost() {
+	if t, _ := ctx.Value(termKey{}).(*leased); err != nil || t == nil || !t.isOver() {
 		return item, err
 	}
 	h.Requeue(item, reconcile.RequeueOptions{Aborted: true})

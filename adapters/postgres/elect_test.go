@@ -37,8 +37,13 @@ type stand struct {
 }
 
 func newStand(t *testing.T, p *pgxpool.Pool, name string, lease time.Duration, hold chan struct{}) *stand {
-	s := &stand{t: t, pool: p, name: name, terms: make(chan context.Context, 10), hold: hold}
-	s.c = Elect(Config{Pool: p, Name: name, Lease: lease, Poll: 200 * time.Millisecond}, reconcile.RunFunc(func(ctx context.Context) error {
+	return newLoggedStand(t, Config{Pool: p, Name: name, Lease: lease}, hold)
+}
+
+func newLoggedStand(t *testing.T, cfg Config, hold chan struct{}) *stand {
+	s := &stand{t: t, pool: cfg.Pool, name: cfg.Name, terms: make(chan context.Context, 10), hold: hold}
+	cfg.Poll = 200 * time.Millisecond
+	s.c = Elect(cfg, reconcile.RunFunc(func(ctx context.Context) error {
 		s.terms <- ctx
 		<-ctx.Done()
 		if hold != nil {
@@ -70,10 +75,10 @@ func renewed(t *testing.T, p *pgxpool.Pool, name string) {
 	t.Helper()
 	const until1 = "SELECT m.until::text FROM reconcile.member m JOIN reconcile.item i ON i.owner = m.id WHERE i.queue = $1"
 	var before string
-	if err := p.QueryRow(t.Context(), until1, "elect."+name).Scan(&before); err != nil {
+	if err := p.QueryRow(t.Context(), until1, "elect:"+name).Scan(&before); err != nil {
 		t.Fatal(err)
 	}
-	until(t, p, true, "SELECT ("+until1+") <> $2", "elect."+name, before)
+	until(t, p, true, "SELECT ("+until1+") <> $2", "elect:"+name, before)
 }
 
 // An orderly stop hands over when the Runner has returned, however long it takes, and then at
@@ -210,12 +215,51 @@ func TestElectRestart(t *testing.T) {
 	}
 }
 
+// A candidate may start before its database, and before its tables.
+func TestElectBeforeItsDatabase(t *testing.T) {
+	server := pgtest.New(t)
+	p := pgtest.Pool(t, server.URL())
+	server.Stop()
+	var log log
+	a := newLoggedStand(t, Config{Pool: p, Name: "early", Logger: log.logger()}, nil)
+	log.wait(t, "failures=2")
+	if err := server.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	log.wait(t, "call Migrate")
+	if strings.Contains(log.String(), "failures=3 ") {
+		t.Errorf("a failure between the 2nd and the 4th is logged:\n%s", log.String())
+	}
+	migrate(t, p, "")
+	a.leads()
+
+	server.Stop()
+	b := newLoggedStand(t, Config{Pool: p, Name: "early", Logger: log.logger()}, nil)
+	if err := b.stop(); err != nil {
+		t.Errorf("a stop while the database is away: %v, want nil", err)
+	}
+}
+
+// A Runner that has not returned after its lease is logged, more than once.
+func TestElectRunnerIsLate(t *testing.T) {
+	p, name := setUp(t), newName()
+	var log log
+	hold := make(chan struct{})
+	a := newLoggedStand(t, Config{Pool: p, Name: name, Lease: time.Second, Logger: log.logger()}, hold)
+	a.leads()
+	exec(t, p, "DELETE FROM reconcile.member WHERE queue = $1", "elect:"+name)
+	const late = "has not returned"
+	log.waitFor(t, late, 2)
+	close(hold)
+	a.leads()
+}
+
 // A leader whose row is deleted by hand ends its term, and stands again.
 func TestElectRowDeleted(t *testing.T) {
 	p, name := setUp(t), newName()
 	a := newStand(t, p, name, time.Second, nil)
 	term := a.leads()
-	exec(t, p, "DELETE FROM reconcile.item WHERE queue = $1", "elect."+name)
+	exec(t, p, "DELETE FROM reconcile.item WHERE queue = $1", "elect:"+name)
 	next(t, term.Done())
 	a.leads()
 }
@@ -223,7 +267,7 @@ func TestElectRowDeleted(t *testing.T) {
 // A lease that leaders died of often is not held back.
 func TestElectAfterManyDeaths(t *testing.T) {
 	p, name := setUp(t), newName()
-	exec(t, p, "INSERT INTO reconcile.item (queue, item, owner, fence, since, pending, failures) VALUES ($1, 'leader', -7, 0, now(), now(), 9)", "elect."+name)
+	exec(t, p, "INSERT INTO reconcile.item (queue, item, owner, fence, since, pending, failures) VALUES ($1, 'leader', -7, 0, now(), now(), 9)", "elect:"+name)
 	began := time.Now()
 	newStand(t, p, name, time.Second, nil).leads()
 	if took := time.Since(began); took > 30*time.Second {
@@ -279,7 +323,7 @@ func TestHeld(t *testing.T) {
 	go func() { ended <- c.Run(ctx) }()
 	q.Enqueue("x")
 	first := next(t, runs)
-	exec(t, p, "DELETE FROM reconcile.member WHERE queue = $1", "elect."+name)
+	exec(t, p, "DELETE FROM reconcile.member WHERE queue = $1", "elect:"+name)
 	next(t, first.Done())
 	if cause := context.Cause(first); cause != reconcile.ErrLeaseLost {
 		t.Errorf("the run ended with %v, want %v", cause, reconcile.ErrLeaseLost)
@@ -295,7 +339,7 @@ func TestHeld(t *testing.T) {
 	if _, ok := Held[string](q).(interface{ Stats() reconcile.Stats }); !ok {
 		t.Error("the counts of a queue that is Held are not to be seen")
 	}
-	exec(t, p, "DELETE FROM reconcile.member WHERE queue = $1", "elect."+name) // It ends the run, which has a Grace.
+	exec(t, p, "DELETE FROM reconcile.member WHERE queue = $1", "elect:"+name) // It ends the run, which has a Grace.
 	if err := next(t, ended); err != nil {
 		t.Error(err)
 	}

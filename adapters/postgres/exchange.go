@@ -57,14 +57,13 @@ func (q *Queue[T]) report(r reconcile.Result[task]) {
 // An exchanged is what one exchange sends and receives.
 type exchanged[T comparable] struct {
 	*batch
-	lease  *lease
-	member int64
-	take   int      // how many items to take
-	stuck  []string // items that may not be taken: a run here has not ended, though it lost its lease
-	check  bool
-	merge  bool
+	lease *lease
+	take  int      // how many items to take
+	stuck []string // items that may not be taken: their runs here have not ended
+	check bool
+	merge bool
 
-	known map[int64]string // the items that are in flight here under the lease, by fence
+	known map[string]int64 // the fences of the items that are in flight here under the lease
 
 	locked map[string]bool // give-backs that were not stored
 	taken  []taken[T]
@@ -91,7 +90,7 @@ func (q *Queue[T]) exchange(ctx context.Context) error {
 	}
 	if err != nil {
 		for _, t := range x.taken {
-			t.lose()
+			t.lose(nil)
 		}
 		q.mu.Lock()
 		defer q.mu.Unlock()
@@ -102,8 +101,8 @@ func (q *Queue[T]) exchange(ctx context.Context) error {
 	for i := range x.taken {
 		t := &x.taken[i]
 		t.item, t.bad = q.itemOf(t.text)
-		if t.bad != nil {
-			q.cfg.Logger.Error("postgres: the text of an item cannot be read; it is tried again in an hour", "item", t.text, "err", t.bad)
+		if n := t.failures + 1; t.bad != nil && n&(n-1) == 0 {
+			q.cfg.Logger.Error("postgres: the text of an item cannot be read; it is tried again later", "item", t.text, "failures", n, "err", t.bad)
 		}
 	}
 	stored, again := q.finish(x)
@@ -128,7 +127,7 @@ func (q *Queue[T]) begin() *exchanged[T] {
 		q.local.Done(s)
 		q.abortLocked(s)
 	}
-	x := &exchanged[T]{batch: q.takeLocked(), lease: q.lease, member: q.member, known: make(map[int64]string)}
+	x := &exchanged[T]{batch: q.takeLocked(), lease: q.lease, known: make(map[string]int64)}
 	x.stuck = []string{} // nil would be NULL, and ALL of NULL is not true
 	if l := q.lease; l != nil && !l.isOver() {
 		x.check = q.check
@@ -141,9 +140,9 @@ func (q *Queue[T]) begin() *exchanged[T] {
 	}
 	for s, h := range q.held {
 		if h.lease == q.lease {
-			x.known[h.fence] = s
+			x.known[s] = h.fence
 		}
-		if (h.lease != q.lease || h.over.Err() != nil || h.giving) && !x.given[s] {
+		if !x.given[s] {
 			x.stuck = append(x.stuck, s)
 		}
 	}
@@ -153,12 +152,18 @@ func (q *Queue[T]) begin() *exchanged[T] {
 // prepare does what is rarely needed, in transactions of its own.
 func (q *Queue[T]) prepare(ctx context.Context, x *exchanged[T]) error {
 	if x.check {
-		known := make([]int64, 0, len(x.known)) // not nil, as stuck
-		for fence := range x.known {
-			known = append(known, fence)
+		items, fences := []string{}, []int64{} // not nil, as stuck
+		for s, fence := range x.known {
+			items, fences = append(items, s), append(fences, fence)
 		}
-		rows, _ := q.cfg.Pool.Query(ctx, q.in(sqlCheck), q.cfg.Name, x.member, known)
-		ours, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+		rows, _ := q.cfg.Pool.Query(ctx, q.in(sqlCheck), q.cfg.Name, x.lease.member, items, fences)
+		var s string
+		var fence int64
+		ours := make(map[string]int64)
+		_, err := pgx.ForEachRow(rows, []any{&s, &fence}, func() error {
+			ours[s] = fence
+			return nil
+		})
 		if err != nil {
 			return fmt.Errorf("comparing the runs with the table: %w", err)
 		}
@@ -174,21 +179,17 @@ func (q *Queue[T]) prepare(ctx context.Context, x *exchanged[T]) error {
 
 // checked ends the runs that were in flight here, and not in the table: rows were deleted, or
 // a failover has lost them, and another process may have the item.
-func (q *Queue[T]) checked(x *exchanged[T], ours []int64) {
-	for _, fence := range ours {
-		delete(x.known, fence)
-	}
+func (q *Queue[T]) checked(x *exchanged[T], ours map[string]int64) {
 	var lost []string
 	q.mu.Lock()
 	q.check = false
-	for fence, s := range x.known {
-		if h := q.held[s]; h != nil && h.fence == fence && !h.giving {
-			h.lose()
+	for s, fence := range x.known {
+		if h := q.held[s]; ours[s] != fence && !h.giving {
+			h.lose(reconcile.ErrLeaseLost)
 			lost = append(lost, s)
 		}
 	}
 	q.mu.Unlock()
-	x.stuck = append(x.stuck, lost...)
 	for _, s := range lost {
 		q.cfg.Logger.Warn("postgres: a run has lost its lease: in the table, the item is not in flight here", "item", s)
 	}
@@ -201,10 +202,10 @@ func (q *Queue[T]) send(ctx context.Context, x *exchanged[T]) error {
 		b.Queue(q.in(sqlAsk), q.cfg.Name, a.items, a.verbs, a.delays)
 	}
 	if g := &x.gives; len(g.items) > 0 {
-		b.Queue(q.in(sqlGive), q.cfg.Name, g.items, g.fences, g.hows, g.delays, g.mins, g.errs)
+		b.Queue(q.in(sqlGive), q.cfg.Name, g.items, g.owners, g.fences, g.hows, g.delays, g.mins, g.errs)
 	}
 	if x.take > 0 {
-		b.Queue(q.in(sqlTake), q.cfg.Name, x.member, x.take, x.stuck)
+		b.Queue(q.in(sqlTake), q.cfg.Name, x.lease.member, x.take, x.stuck)
 	}
 	b.Queue(q.in(sqlNext), q.cfg.Name)
 	results := q.cfg.Pool.SendBatch(ctx, b)
@@ -235,7 +236,7 @@ func (x *exchanged[T]) read(results pgx.BatchResults) error {
 		rows, _ := results.Query()
 		for rows.Next() {
 			t := taken[T]{holding: &holding[T]{lease: x.lease}}
-			t.over, t.lose = context.WithCancel(x.lease.over)
+			t.over, t.lose = context.WithCancelCause(x.lease.over)
 			if err := rows.Scan(&t.text, &t.fence, &t.failures, &t.err, &t.since, &t.pending); err != nil {
 				return fmt.Errorf("taking items: %w", err)
 			}
@@ -276,9 +277,8 @@ func (q *Queue[T]) finish(x *exchanged[T]) (stored []func(), again error) {
 		q.held[t.text] = t.holding
 		switch {
 		case t.bad != nil:
-			now := time.Now()
-			t.lose()
-			q.giveLocked(t.text, t.holding, op{verb: "fail", due: now.Add(time.Hour), given: now, minDelay: time.Hour, err: errorText(t.bad)})
+			pause, _ := retryUnread(t.bad, t.failures+1)
+			q.giveLocked(t.text, t.holding, giveBackOf(reconcile.RequeueOptions{Delay: pause, MinDelay: pause, Err: t.bad}))
 		case q.closed:
 			q.abortLocked(t.text)
 		default:
@@ -312,6 +312,9 @@ func (q *Queue[T]) finish(x *exchanged[T]) (stored []func(), again error) {
 	}
 	return stored, reconcile.RequeueWithin(pause)
 }
+
+// retryUnread is for items that cannot be read: another process may be able to.
+var retryUnread = reconcile.Backoff(time.Second, time.Hour)
 
 // wakePause is the least time between two notifications of a process.
 const wakePause = 5 * time.Millisecond

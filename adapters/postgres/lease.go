@@ -17,17 +17,18 @@ import (
 // A lease lasts until its deadline, which this process measures from before the request that
 // got or renewed it.
 type lease struct {
-	over context.Context // done once the lease has ended
-	end  context.CancelFunc
+	member int64           // whose it is
+	over   context.Context // done once the lease has ended
+	end    func()
 
 	mu       sync.Mutex // guards the fields below
 	deadline time.Time
 	timer    *time.Timer
 }
 
-func newLease(deadline time.Time) *lease {
-	l := &lease{deadline: deadline}
-	l.over, l.end = context.WithCancel(context.Background())
+func newLease(member int64, deadline time.Time) *lease {
+	over, end := context.WithCancelCause(context.Background())
+	l := &lease{member: member, over: over, end: func() { end(reconcile.ErrLeaseLost) }, deadline: deadline}
 	l.mu.Lock() // The timer may fire at once.
 	defer l.mu.Unlock()
 	l.timer = time.AfterFunc(time.Until(deadline), func() { l.isOver() })
@@ -60,8 +61,8 @@ func (l *lease) extend(deadline time.Time) bool {
 	return true
 }
 
-// A leased is a context that ends when over does, or the lease. Its Err asks the clock, so it
-// is right also in a process that was stopped.
+// A leased is a context that ends when over does, with its cause, or the lease. Its Err asks the
+// clock, so it is right also in a process that was stopped.
 type leased struct {
 	context.Context
 	lease *lease
@@ -74,23 +75,23 @@ type leased struct {
 func newLeased(ctx context.Context, l *lease, over context.Context) *leased {
 	c := &leased{lease: l, over: over}
 	c.Context, c.end = context.WithCancelCause(ctx)
-	c.isLost() // before it is used
-	c.stop = context.AfterFunc(over, func() { c.end(reconcile.ErrLeaseLost) })
+	c.isOver() // before it is used
+	c.stop = context.AfterFunc(over, func() { c.end(context.Cause(over)) })
 	return c
 }
 
-// isLost reports whether another process may have the item, also if the context ended for
+// isOver reports whether another process may have the item, also if the context ended for
 // another reason.
-func (c *leased) isLost() bool {
+func (c *leased) isOver() bool {
 	if !c.lease.isOver() && c.over.Err() == nil {
 		return false
 	}
-	c.end(reconcile.ErrLeaseLost)
+	c.end(context.Cause(c.over))
 	return true
 }
 
 func (c *leased) Err() error {
-	c.isLost()
+	c.isOver()
 	return c.Context.Err()
 }
 
@@ -102,9 +103,9 @@ func (c *leased) release() {
 
 // A run is the value in the context of a run.
 type run struct {
-	queue, item string
-	fence       int64
-	guard       string // the statement
+	queue, item  string
+	owner, fence int64
+	guard        string // the statement
 }
 
 type runKey struct{}
@@ -113,6 +114,7 @@ type runKey struct{}
 // if it belongs to none. The number grows with each run of an item and each term. Hand it on
 // with writes to a system that can refuse a smaller number than it has seen. That stops a
 // process that was frozen for longer than its lease and continues in the middle of a run.
+// After a failover that lost commits, and a restore, numbers are used again: see the Limits.
 //
 // In a run of a [Queue] inside a term, it is that of the run.
 func Fence(ctx context.Context) int64 {
@@ -135,7 +137,7 @@ func Guard(ctx context.Context, tx pgx.Tx) error {
 	if !ok || tx == nil {
 		return reconcile.Terminal(fmt.Errorf("postgres: Guard needs the context of a run and a transaction, got a run: %t, a transaction: %t", ok, tx != nil))
 	}
-	found, err := tx.Exec(ctx, r.guard, r.queue, r.item, r.fence)
+	found, err := tx.Exec(ctx, r.guard, r.queue, r.item, r.owner, r.fence)
 	if err == nil && found.RowsAffected() == 0 {
 		err = reconcile.ErrLeaseLost
 	}

@@ -44,7 +44,7 @@ func newTwin(t *testing.T) *twin {
 	w := &twin{t: t, conn: conn}
 	w.exec("CREATE TEMP TABLE clock (now timestamptz)")
 	w.exec("INSERT INTO clock VALUES ($1)", start)
-	w.exec("INSERT INTO reconcile.member (id, queue, name, until) OVERRIDING SYSTEM VALUE VALUES (-1, 'lockstep', 'x', 'infinity') ON CONFLICT (id) DO NOTHING")
+	w.exec("INSERT INTO reconcile.member (id, queue, name, until) VALUES (-1, 'lockstep', 'x', 'infinity') ON CONFLICT (id) DO NOTHING")
 	return w
 }
 
@@ -138,7 +138,7 @@ func (w *twin) give(options reconcile.RequeueOptions) {
 		d := max(0, options.Delay, options.MinDelay).Microseconds()
 		delay = &d
 	}
-	w.exec(sqlGive, "lockstep", []string{w.item}, []int64{w.fence}, []string{o.verb}, []*int64{delay}, []int64{max(0, options.MinDelay).Microseconds()}, []string{o.err})
+	w.exec(sqlGive, "lockstep", []string{w.item}, []int64{-1}, []int64{w.fence}, []string{o.verb}, []*int64{delay}, []int64{max(0, options.MinDelay).Microseconds()}, []string{o.err})
 }
 
 // compare returns an error if the row of the item is not what the model says.

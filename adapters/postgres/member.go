@@ -6,6 +6,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"time"
 
@@ -99,7 +100,7 @@ func (q *Queue[T]) hello(ctx context.Context) error {
 // quarter is for the runs to end.
 func (q *Queue[T]) renew(ctx context.Context) error {
 	q.mu.Lock()
-	id, l := q.member, q.lease
+	l := q.lease
 	q.mu.Unlock()
 	if l != nil && l.isOver() {
 		q.lose(l)
@@ -108,17 +109,18 @@ func (q *Queue[T]) renew(ctx context.Context) error {
 	micros := q.cfg.Lease.Microseconds()
 	sent := time.Now()
 	if l == nil {
-		if err := q.cfg.Pool.QueryRow(ctx, q.in(sqlJoin), q.cfg.Name, processName(), micros).Scan(&id); err != nil {
+		id := rand.Int64()
+		if _, err := q.cfg.Pool.Exec(ctx, q.in(sqlJoin), id, q.cfg.Name, processName(), micros); err != nil {
 			return err
 		}
-		l = newLease(sent.Add(q.cfg.Lease * 3 / 4))
+		l = newLease(id, sent.Add(q.cfg.Lease*3/4))
 		context.AfterFunc(l.over, func() { q.lose(l) })
 		q.mu.Lock()
-		q.member, q.lease = id, l
+		q.lease = l
 		q.mu.Unlock()
 		q.tasks.Enqueue(exchange)
 	} else {
-		renewed, err := q.cfg.Pool.Exec(ctx, q.in(sqlRenew), id, micros)
+		renewed, err := q.cfg.Pool.Exec(ctx, q.in(sqlRenew), l.member, micros)
 		if err != nil {
 			return err
 		}

@@ -18,6 +18,7 @@ type op struct {
 	minDelay time.Duration // of give-backs, from given on
 	given    time.Time
 	err      string
+	owner    int64 // and
 	fence    int64 // of give-backs
 	sent     bool  // It may be stored already, so a later op is not part of it.
 	stored   []func()
@@ -109,9 +110,9 @@ type batch struct {
 		delays       []int64
 	}
 	gives struct {
-		items, hows, errs []string
-		fences, mins      []int64
-		delays            []*int64
+		items, hows, errs    []string
+		owners, fences, mins []int64
+		delays               []*int64
 	}
 	given map[string]bool
 }
@@ -132,7 +133,8 @@ func (q *Queue[T]) takeLocked() *batch {
 		}
 		if n < len(ops) && ops[n].gives() {
 			o, g := &ops[n], &b.gives
-			g.items, g.hows, g.errs, g.fences = append(g.items, s), append(g.hows, o.verb), append(g.errs, o.err), append(g.fences, o.fence)
+			g.items, g.hows, g.errs = append(g.items, s), append(g.hows, o.verb), append(g.errs, o.err)
+			g.owners, g.fences = append(g.owners, o.owner), append(g.fences, o.fence)
 			var delay *int64
 			if !o.isDone() {
 				d := left(o.due)
@@ -164,7 +166,7 @@ func (q *Queue[T]) storedLocked(b *batch, locked map[string]bool) (stored []func
 			n--
 		}
 		for _, o := range ops[:n] {
-			if h := q.held[s]; o.gives() && h != nil && h.fence == o.fence {
+			if o.gives() {
 				delete(q.held, s)
 			}
 			stored = append(stored, o.stored...)

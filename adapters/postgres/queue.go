@@ -50,8 +50,7 @@ type Queue[T comparable] struct {
 	outbox  map[string][]op // the ops of each item that are not stored, in order
 	line    []string        // the items of outbox of which nothing is being stored
 	held    map[string]*holding[T]
-	waiting int // Dequeues that wait
-	member  int64
+	waiting int    // Dequeues that wait
 	lease   *lease // nil while there is none
 	check   bool   // held may differ from the table
 	merge   bool   // there may be events
@@ -76,10 +75,9 @@ type holding[T comparable] struct {
 	pending  time.Time
 	lease    *lease
 	over     context.Context // done with the lease, or when the item is lost alone
-	lose     context.CancelFunc
+	lose     context.CancelCauseFunc
 	again    bool // an event came during the run
 	giving   bool // the run has ended, which is not stored yet
-	contexts []*leased
 }
 
 func (h *holding[T]) isOver() bool { return h.lease.isOver() || h.over.Err() != nil }
@@ -98,18 +96,23 @@ func New[T comparable](ctx context.Context, cfg Config) (*Queue[T], error) {
 // NewFunc is New for items of any type. Encode returns the text of an item: the same for equal
 // items and another for others, valid UTF-8 of at most 1000 bytes without zero bytes. Decode
 // returns the item of a text. A text that decode does not accept is logged, and stays in
-// the table: it is tried again after an hour.
+// the table: it is tried again, by any process, after a second, and then more and more rarely, up
+// to an hour apart.
 func NewFunc[T comparable](ctx context.Context, cfg Config, encode func(T) string, decode func(string) (T, error)) (*Queue[T], error) {
+	if encode == nil || decode == nil {
+		return nil, reconcile.Terminal(errors.New("postgres: NewFunc needs two functions, and one is nil"))
+	}
 	cfg, err := cfg.check()
 	if err != nil {
 		return nil, err
 	}
+	return newQueue(ctx, cfg, encode, decode)
+}
+
+func newQueue[T comparable](ctx context.Context, cfg Config, encode func(T) string, decode func(string) (T, error)) (*Queue[T], error) {
 	in, err := within(cfg.Schema)
 	if err != nil {
 		return nil, err
-	}
-	if encode == nil || decode == nil {
-		return nil, reconcile.Terminal(errors.New("postgres: NewFunc needs two functions, and one is nil"))
 	}
 	if err := cfg.checkServer(ctx, in); err != nil {
 		return nil, err
@@ -316,27 +319,22 @@ func (q *Queue[T]) Requeue(item T, o reconcile.RequeueOptions) { q.giveBack(item
 func (q *Queue[T]) giveBack(item T, o op) {
 	s := q.encode(item)
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	h := q.held[s]
 	if h == nil || h.giving {
-		q.mu.Unlock()
 		return
 	}
 	if !o.isDone() {
 		q.stats.Requeued++
 	}
-	contexts := h.contexts
 	q.giveLocked(s, h, o)
-	q.mu.Unlock()
-	for _, c := range contexts {
-		c.release()
-	}
-	h.lose()
 }
 
-// giveLocked puts a give-back into the outbox. The item is held until that is stored: before
-// that, it cannot be taken here again.
+// giveLocked ends the contexts of a run, and puts its give-back into the outbox. The item is held
+// until that is stored: before that, it cannot be taken here again.
 func (q *Queue[T]) giveLocked(s string, h *holding[T], o op) {
-	o.fence, h.giving, h.contexts = h.fence, true, nil
+	o.owner, o.fence, h.giving = h.lease.member, h.fence, true
+	h.lose(nil)
 	q.postLocked(s, o, nil)
 }
 
@@ -344,7 +342,6 @@ func (q *Queue[T]) giveLocked(s string, h *holding[T], o op) {
 func (q *Queue[T]) abortLocked(s string) {
 	if h := q.held[s]; h != nil && !h.giving {
 		q.giveLocked(s, h, op{verb: "abort"})
-		h.lose()
 	}
 }
 
@@ -355,15 +352,14 @@ func (q *Queue[T]) Lease(ctx context.Context, item T) context.Context { return q
 func (q *Queue[T]) leased(ctx context.Context, item T) *leased {
 	s := q.encode(item)
 	q.mu.Lock()
-	defer q.mu.Unlock()
 	h := q.held[s]
-	if h == nil || h.giving {
-		l := newLease(time.Time{})
+	flies := h != nil && !h.giving
+	q.mu.Unlock() // before methods of ctx are called
+	if !flies {
+		l := newLease(0, time.Time{})
 		return newLeased(ctx, l, l.over)
 	}
-	c := newLeased(context.WithValue(ctx, runKey{}, run{q.cfg.Name, s, h.fence, q.in(sqlGuard)}), h.lease, h.over)
-	h.contexts = append(h.contexts, c)
-	return c
+	return newLeased(context.WithValue(ctx, runKey{}, run{q.cfg.Name, s, h.lease.member, h.fence, q.in(sqlGuard)}), h.lease, h.over)
 }
 
 // Close ends the part of this process. Dequeue returns [reconcile.ErrClosed] at once, and
@@ -396,15 +392,16 @@ func (q *Queue[T]) Close(ctx context.Context) error {
 	l, stored, flying := q.lease, len(q.outbox), len(q.held)
 	q.lease = nil
 	q.mu.Unlock()
+	leave := new(pgx.Batch)
 	if l != nil {
 		l.end()
-		if err == nil {
-			leave := new(pgx.Batch)
-			leave.Queue(q.in(sqlCheck), q.cfg.Name, q.member, []int64{}) // items of a lost answer
-			leave.Queue(q.in(sqlLeave), q.member)
-			// If this fails, the lease ends by itself.
-			_ = q.cfg.Pool.SendBatch(ctx, leave).Close()
-		}
+		leave.Queue(q.in(sqlCheck), q.cfg.Name, l.member, []string{}, []int64{}) // items of a lost answer
+		leave.Queue(q.in(sqlLeave), l.member)
+	}
+	if err == nil {
+		leave.Queue(q.in(sqlWake), q.cfg.Name, q.channel) // The last notification may have been cut short.
+		// If this fails, the lease ends by itself, and others find the items with their next poll.
+		_ = q.cfg.Pool.SendBatch(ctx, leave).Close()
 	}
 	if err != nil {
 		err = fmt.Errorf("postgres: queue %s was closed with %d items not stored and %d in flight: %w", q.cfg.Name, stored, flying, err)

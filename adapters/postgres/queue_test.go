@@ -149,6 +149,62 @@ func TestFindsEventsWithoutNotification(t *testing.T) {
 	}
 }
 
+// An item whose row was deleted during its run, and made again by an event, is not taken by the
+// same process until the run has ended. Nor is it stuck then.
+func TestRunIsNotBesideItself(t *testing.T) {
+	q := joined(t, Config{Pool: setUp(t)})
+	enqueueNow := func() {
+		q.Enqueue("x")
+		q.waiting = 1
+		step(t, q)
+	}
+	enqueueNow()
+	take(t, q, "x")
+	exec(t, q.cfg.Pool, "DELETE FROM reconcile.item WHERE queue = $1", q.cfg.Name)
+	enqueueNow()
+	if n := q.local.Len(); n != 0 {
+		t.Fatal("it was taken during the run")
+	}
+	q.Done("x")
+	step(t, q)
+	if n := q.local.Len(); n != 1 {
+		t.Error("it was not taken after the run")
+	}
+}
+
+// The ids of members do not follow one another: after a restore, one would be used again.
+func TestMembersHaveRandomIds(t *testing.T) {
+	p := setUp(t)
+	a, b := joined(t, Config{Pool: p}), joined(t, Config{Pool: p})
+	if d := a.lease.member - b.lease.member; -1e6 < d && d < 1e6 {
+		t.Errorf("the ids are %d and %d", a.lease.member, b.lease.member)
+	}
+}
+
+// Close notifies others of the items that it leaves, also if nothing else does.
+func TestCloseNotifies(t *testing.T) {
+	p := setUp(t)
+	q := joined(t, Config{Pool: p})
+	conn, err := pgx.Connect(t.Context(), pgtest.Shared(t).URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	if _, err := conn.Exec(t.Context(), "LISTEN "+pgx.Identifier{q.channel}.Sanitize()); err != nil {
+		t.Fatal(err)
+	}
+	q.Enqueue("x")
+	step(t, q)
+	if err := q.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if _, err := conn.WaitForNotification(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
 // An exchange whose answer was lost may have taken items: they are freed, also if the process
 // holds nothing else.
 func TestFreesItemsOfALostAnswer(t *testing.T) {
@@ -428,7 +484,8 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// A text that is no item is left alone for an hour, and a decode that panics too; others run.
+// A text that is no item is tried again later and later, and so is one for which decode panics;
+// others run.
 func TestUnreadableItem(t *testing.T) {
 	var log log
 	p := setUp(t)
@@ -452,9 +509,9 @@ func TestUnreadableItem(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go q.Dequeue(ctx) // so that the others are taken
-	until(t, p, 3, "SELECT count(*) FROM reconcile.item WHERE queue = $1 AND due > now() + interval '59 min' AND failures = 1", cfg.Name)
-	if n := strings.Count(log.String(), "cannot be read"); n != 3 {
-		t.Errorf("%d lines, want 3:\n%s", n, log.String())
+	until(t, p, 3, "SELECT count(*) FROM reconcile.item WHERE queue = $1 AND not_before - since > interval '1 s' AND failures = 3", cfg.Name)
+	if n := strings.Count(log.String(), "cannot be read"); n != 6 {
+		t.Errorf("%d lines, want those of the 1st and 2nd failure of 3 items:\n%s", n, log.String())
 	}
 }
 

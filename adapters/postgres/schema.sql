@@ -25,10 +25,11 @@ CREATE INDEX IF NOT EXISTS item_due ON reconcile.item (queue, due) WHERE owner I
 CREATE INDEX IF NOT EXISTS item_owner ON reconcile.item (queue, owner) WHERE owner IS NOT NULL;
 CREATE SEQUENCE IF NOT EXISTS reconcile.fence;
 
--- One row for each process that takes items of a queue. Until is the end of its lease;
--- '-infinity' says that its items were freed, and that it cannot be renewed.
+-- One row for each process that takes items of a queue. The process draws the id at random, so
+-- none comes again when commits are lost. Until is the end of its lease; '-infinity' says
+-- that its items were freed, and that it cannot be renewed.
 CREATE TABLE IF NOT EXISTS reconcile.member (
-	id    bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+	id    bigint      PRIMARY KEY,
 	queue text        NOT NULL,
 	name  text        NOT NULL,
 	since timestamptz NOT NULL DEFAULT clock_timestamp(),

@@ -33,7 +33,7 @@ WITH asked AS (
 	FROM unnest($2::text[], $3::text[], $4::bigint[]) AS a(item, verb, delay)
 )
 INSERT INTO reconcile.item AS i (queue, item, due, not_before, recheck, since, pending)
-SELECT $1, item, due, not_before, recheck, now, now FROM asked ORDER BY item
+SELECT $1, item, due, not_before, recheck, now, now FROM asked ORDER BY item COLLATE "C"
 ON CONFLICT (queue, item) DO UPDATE SET
 	due = CASE
 		WHEN excluded.recheck OR excluded.not_before = '-infinity' THEN LEAST(i.due, excluded.due)
@@ -55,18 +55,19 @@ WHERE CASE WHEN excluded.recheck THEN i.recheck AND i.due > excluded.since
 	ELSE i.due IS NULL OR i.due > excluded.since OR i.recheck
 		OR i.owner IS NOT NULL AND excluded.not_before = '-infinity' AND i.not_before IS DISTINCT FROM excluded.not_before END`
 
-// sqlGive gives runs back. It returns the items whose rows are locked, which are tried
+// sqlGive gives runs back. A run is named by its owner and fence, here and below: fences begin
+// again after a failover that lost commits, and a restore. It returns the items whose rows are locked, which are tried
 // again; all others were given back, or are not ours any more. Delay is NULL for Done.
 const sqlGive = `
 WITH given AS (
-	SELECT * FROM unnest($2::text[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[], $7::text[]) AS g(item, fence, how, delay, min_delay, err)
+	SELECT * FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::bigint[], $7::bigint[], $8::text[]) AS g(item, owner, fence, how, delay, min_delay, err)
 ), mine AS (
 	SELECT i.item, i.due, i.not_before, i.since, i.pending, i.failures, i.err AS last_err, g.how, g.err,
 		statement_timestamp() AS now,
 		statement_timestamp() + g.delay * interval '1 microsecond' AS own,
 		CASE WHEN g.min_delay > 0 AND i.not_before IS DISTINCT FROM '-infinity' THEN statement_timestamp() + g.min_delay * interval '1 microsecond' END AS minimum
 	FROM given g JOIN reconcile.item i ON i.queue = $1 AND i.item = g.item
-	WHERE i.fence = g.fence AND i.owner IS NOT NULL
+	WHERE i.owner = g.owner AND i.fence = g.fence
 	FOR UPDATE OF i SKIP LOCKED
 ), next AS (
 	SELECT *, CASE WHEN how = 'abort' OR not_before = '-infinity' THEN now ELSE GREATEST(LEAST(due, own), minimum,
@@ -86,7 +87,7 @@ WITH given AS (
 	FROM next n WHERE i.queue = $1 AND i.item = n.item AND n.next_due IS NOT NULL
 )
 SELECT g.item FROM given g JOIN reconcile.item i ON i.queue = $1 AND i.item = g.item
-WHERE i.fence = g.fence AND i.owner IS NOT NULL AND NOT EXISTS (SELECT FROM mine WHERE mine.item = g.item)`
+WHERE i.owner = g.owner AND i.fence = g.fence AND NOT EXISTS (SELECT FROM mine WHERE mine.item = g.item)`
 
 // sqlTake takes ready items for a member whose lease is valid, but none of those in $4, whose
 // runs here have not ended.
@@ -150,7 +151,7 @@ SELECT COALESCE(bool_or(due IS NOT NULL), false) FROM old`
 
 // The lease of a process.
 const (
-	sqlJoin = `INSERT INTO reconcile.member (queue, name, until) VALUES ($1, $2, clock_timestamp() + $3 * interval '1 microsecond') RETURNING id`
+	sqlJoin = `INSERT INTO reconcile.member (id, queue, name, until) VALUES ($1, $2, $3, clock_timestamp() + $4 * interval '1 microsecond')`
 
 	sqlRenew = `UPDATE reconcile.member SET until = clock_timestamp() + $2 * interval '1 microsecond' WHERE id = $1 AND until > clock_timestamp()`
 
@@ -193,19 +194,20 @@ FROM dead WHERE i.queue = $1 AND i.item = dead.item AND i.owner = dead.owner`
 
 // sqlCheck compares the runs that a member has by its own account with those in the table. It
 // frees those that the member does not know: they were taken by an exchange whose answer
-// was lost. It returns the fences of the table.
+// was lost. It returns the runs of the table.
 const sqlCheck = `
 WITH unknown AS (
-	SELECT item FROM reconcile.item WHERE queue = $1 AND owner = $2 AND fence <> ALL ($3::bigint[]) ORDER BY item FOR NO KEY UPDATE
+	SELECT item FROM reconcile.item WHERE queue = $1 AND owner = $2
+		AND (item, fence) NOT IN (SELECT * FROM unnest($3::text[], $4::bigint[])) ORDER BY item FOR NO KEY UPDATE
 ), freed AS (
 	UPDATE reconcile.item i SET owner = NULL, since = statement_timestamp(), due = statement_timestamp(), not_before = NULL
 	FROM unknown u WHERE i.queue = $1 AND i.item = u.item AND i.owner = $2
 )
-SELECT fence FROM reconcile.item WHERE queue = $1 AND owner = $2`
+SELECT item, fence FROM reconcile.item WHERE queue = $1 AND owner = $2`
 
 // sqlGuard locks the row of a run against all who would take it over, until the end of the
 // transaction. It does not block verbs.
-const sqlGuard = `SELECT FROM reconcile.item WHERE queue = $1 AND item = $2 AND fence = $3 AND owner IS NOT NULL FOR KEY SHARE`
+const sqlGuard = `SELECT FROM reconcile.item WHERE queue = $1 AND item = $2 AND owner = $3 AND fence = $4 FOR KEY SHARE`
 
 // sqlState reads items: $2 is one, or NULL for all.
 const sqlState = `

@@ -28,9 +28,8 @@ func newStage(t *testing.T) *stage { return &stage{t, setUp(t), newName()} }
 // member adds a member whose lease ends after a number of seconds.
 func (s *stage) member(seconds float64) (id int64) {
 	s.t.Helper()
-	if err := s.pool.QueryRow(s.t.Context(), sqlJoin, s.queue, "x", int64(seconds*1e6)).Scan(&id); err != nil {
-		s.t.Fatal(err)
-	}
+	id = names.Add(1)
+	exec(s.t, s.pool, sqlJoin, id, s.queue, "x", int64(seconds*1e6))
 	return id
 }
 
@@ -39,9 +38,13 @@ func (s *stage) ask(verb string) {
 	exec(s.t, s.pool, sqlAsk, s.queue, []string{"x"}, []string{verb}, []int64{0})
 }
 
-// take has a member take the item, and returns the fence.
-func (s *stage) take(member int64) (fence int64) {
+// A taken run is named by its owner and its fence.
+type takenRun struct{ owner, fence int64 }
+
+// take has a member take the item.
+func (s *stage) take(member int64) takenRun {
 	s.t.Helper()
+	var fence int64
 	rows, _ := s.pool.Query(s.t.Context(), sqlTake, s.queue, member, 1, []string{})
 	for rows.Next() {
 		values, _ := rows.Values()
@@ -50,16 +53,16 @@ func (s *stage) take(member int64) (fence int64) {
 	if rows.Err() != nil || fence == 0 {
 		s.t.Fatalf("took nothing: %v", rows.Err())
 	}
-	return fence
+	return takenRun{member, fence}
 }
 
-func (s *stage) done(fence int64) {
+func (s *stage) done(r takenRun) {
 	s.t.Helper()
-	exec(s.t, s.pool, sqlGive, s.giveArgs(fence)...)
+	exec(s.t, s.pool, sqlGive, s.giveArgs(r)...)
 }
 
-func (s *stage) giveArgs(fence int64) []any {
-	return []any{s.queue, []string{"x"}, []int64{fence}, []string{"done"}, []*int64{nil}, []int64{0}, []string{""}}
+func (s *stage) giveArgs(r takenRun) []any {
+	return []any{s.queue, []string{"x"}, []int64{r.owner}, []int64{r.fence}, []string{"done"}, []*int64{nil}, []int64{0}, []string{""}}
 }
 
 // row is how the item stands: none, ready, waiting, or in flight in a member and perhaps with a next run.
@@ -187,8 +190,8 @@ func TestRowsChangeDuringAStatement(t *testing.T) {
 	t.Run("giving back: an event comes", func(t *testing.T) {
 		s := newStage(t)
 		s.ask("within")
-		fence := s.take(s.member(60))
-		s.during(sqlGive, "i.fence = g.fence AND i.owner IS NOT NULL\n\tFOR UPDATE", s.giveArgs(fence), func() { s.ask("within") })
+		run := s.take(s.member(60))
+		s.during(sqlGive, "i.owner = g.owner AND i.fence = g.fence\n\tFOR UPDATE", s.giveArgs(run), func() { s.ask("within") })
 		if got := s.row(); got != "ready" {
 			t.Errorf("the item is %s, want ready: the event is lost", got)
 		}
@@ -196,9 +199,9 @@ func TestRowsChangeDuringAStatement(t *testing.T) {
 	t.Run("giving back: another member has it by now", func(t *testing.T) {
 		s := newStage(t)
 		s.ask("within")
-		fence := s.take(s.member(60))
-		s.during(sqlGive, "i.fence = g.fence AND i.owner IS NOT NULL\n\tFOR UPDATE", s.giveArgs(fence), func() {
-			s.done(fence)
+		run := s.take(s.member(60))
+		s.during(sqlGive, "i.owner = g.owner AND i.fence = g.fence\n\tFOR UPDATE", s.giveArgs(run), func() {
+			s.done(run)
 			s.ask("within")
 			s.take(s.member(60))
 		})
@@ -237,9 +240,9 @@ func TestRowsChangeDuringAStatement(t *testing.T) {
 	t.Run("merging: its run ends", func(t *testing.T) {
 		s := newStage(t)
 		s.ask("within")
-		fence := s.take(s.member(60))
+		run := s.take(s.member(60))
 		exec(t, s.pool, "SELECT reconcile.enqueue($1, 'x', true)", s.queue)
-		s.during(sqlMerge, "queue = $1 ORDER BY id", []any{s.queue}, func() { s.done(fence) })
+		s.during(sqlMerge, "queue = $1 ORDER BY id", []any{s.queue}, func() { s.done(run) })
 		if got := s.row(); got != "ready" {
 			t.Errorf("the item is %s, want ready: the event is lost", got)
 		}
@@ -249,7 +252,7 @@ func TestRowsChangeDuringAStatement(t *testing.T) {
 		s.ask("within")
 		a := s.member(60)
 		s.take(a)
-		s.during(sqlCheck, "queue = $1 AND owner = $2 AND fence <> ALL", []any{s.queue, a, []int64{}}, func() {
+		s.during(sqlCheck, "queue = $1 AND owner = $2\n", []any{s.queue, a, []string{}, []int64{}}, func() {
 			exec(t, s.pool, "UPDATE reconcile.member SET until = now() - interval '1 s' WHERE id = $1", a)
 			exec(t, s.pool, sqlReap, s.queue, errDied, 60)
 			s.take(s.member(60))
@@ -258,6 +261,61 @@ func TestRowsChangeDuringAStatement(t *testing.T) {
 			t.Errorf("the item is %s, want in flight in the other member", got)
 		}
 	})
+}
+
+// Fences begin again after a failover that lost commits, or a restore. Then a run is still told
+// from another of the same item with the same fence, and from one of another item.
+func TestFenceIsUsedAgain(t *testing.T) {
+	s := newStage(t)
+	s.ask("within")
+	a, b := s.member(60), s.member(60)
+	lost := s.take(a)
+	exec(t, s.pool, "UPDATE reconcile.item SET owner = $2 WHERE queue = $1", s.queue, b)
+	if n := exec(t, s.pool, sqlGuard, s.queue, "x", a, lost.fence); n != 0 {
+		t.Error("Guard accepts the run that was lost")
+	}
+	s.done(lost)
+	if got := s.row(); got != "in flight" {
+		t.Errorf("after the give-back of the run that was lost, the item is %s, want in flight in the other member", got)
+	}
+	rows, _ := s.pool.Query(t.Context(), sqlCheck, s.queue, b, []string{"another item"}, []int64{lost.fence})
+	rows.Close()
+	if got := s.row(); got != "ready" {
+		t.Errorf("the item, of which its member has no run, is %s, want ready", got)
+	}
+}
+
+// Statements lock their rows in the same order, whatever the collation of the database. In that
+// of English, "a" comes before "B".
+func TestLocksAreInOneOrder(t *testing.T) {
+	setUp(t)
+	server := pgtest.Shared(t)
+	exec(t, pgtest.Pool(t, server.URL()), "CREATE DATABASE english TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en' LOCALE 'C'")
+	p := pgtest.Pool(t, strings.Replace(server.URL(), "/postgres?", "/english?", 1))
+	migrate(t, p, "")
+	ask := func() {
+		exec(t, p, sqlAsk, "q", []string{"a", "B"}, []string{"after", "after"}, []int64{3600e6, 3600e6})
+	}
+	ask()
+	tx, err := p.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := tx.Exec(t.Context(), "SELECT FROM reconcile.item WHERE item = 'a' FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan bool)
+	go func() {
+		defer close(ended)
+		ask()
+	}()
+	until(t, p, 1, "SELECT count(*) FROM pg_stat_activity WHERE datname = 'english' AND wait_event_type = 'Lock'")
+	if n := exec(t, p, "SELECT FROM reconcile.item WHERE item = 'B' FOR UPDATE SKIP LOCKED"); n != 0 {
+		t.Error("it waits for a before it has locked B")
+	}
+	tx.Rollback(t.Context())
+	next(t, ended)
 }
 
 // What a process has taken whose member was deleted, or ended without items, is freed.

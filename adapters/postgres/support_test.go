@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -160,11 +161,17 @@ func (l *log) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil
 // wait waits until the log has a text.
 func (l *log) wait(t testing.TB, text string) {
 	t.Helper()
+	l.waitFor(t, text, 1)
+}
+
+// waitFor waits until the log has a text a number of times.
+func (l *log) waitFor(t testing.TB, text string, times int) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	err := servers.Retry(ctx, func(context.Context) error {
-		if !bytes.Contains([]byte(l.String()), []byte(text)) {
-			return fmt.Errorf("the log has no %q:\n%s", text, l.String())
+		if n := strings.Count(l.String(), text); n < times {
+			return fmt.Errorf("the log has %q %d times, want %d:\n%s", text, n, times, l.String())
 		}
 		return nil
 	})

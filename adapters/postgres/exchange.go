@@ -27,7 +27,13 @@ const (
 	count    task = "count of items"   // for Stats
 )
 
+// do does a task. A connection may hang, so an attempt has a limit, which is short enough for
+// another one within the lease. A link may be slow, and an attempt that is cut closes its
+// connection; so the limit grows with each failure in a row.
 func (q *Queue[T]) do(ctx context.Context, t task) error {
+	limit := max(time.Second, q.cfg.Lease/4) << min(q.tasks.State(t).Failures, 5)
+	ctx, cancel := context.WithTimeout(ctx, min(limit, maxAttempt))
+	defer cancel()
 	switch t {
 	case renew:
 		return q.renew(ctx)
@@ -40,6 +46,9 @@ func (q *Queue[T]) do(ctx context.Context, t task) error {
 	}
 	return q.exchange(ctx)
 }
+
+// maxAttempt is the longest limit of an attempt.
+const maxAttempt = 30 * time.Second
 
 // report logs a task that fails at the 1st, 2nd, 4th, 8th … time in a row.
 func (q *Queue[T]) report(r reconcile.Result[task]) {

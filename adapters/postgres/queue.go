@@ -129,7 +129,7 @@ func newQueue[T comparable](ctx context.Context, cfg Config, encode func(T) stri
 	q.group.Logger = cfg.Logger
 	q.group.Add("tasks", &reconcile.Reconciler[task]{
 		Queue: q.tasks, Reconcile: q.do, Workers: 4, OnResult: q.report,
-		Timeout: max(time.Second, cfg.Lease/4), Retry: reconcile.Backoff(50*time.Millisecond, min(2*time.Second, cfg.Lease/8)),
+		Retry:  reconcile.Backoff(50*time.Millisecond, min(2*time.Second, cfg.Lease/8)),
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	go func() {

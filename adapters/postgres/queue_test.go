@@ -19,6 +19,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/postgres/internal/pgtest"
+	"github.com/reconkernel/reconcile/internal/servers"
 	"github.com/reconkernel/reconcile/statuspage"
 )
 
@@ -64,6 +65,22 @@ func step(t testing.TB, q *Queue[string]) time.Duration {
 		return -1
 	}
 	return r.Delay
+}
+
+// An attempt over a slow link takes longer than a quarter of the lease, and longer still with a
+// new connection. It succeeds nevertheless.
+func TestSlowLink(t *testing.T) {
+	setUp(t)
+	proxy, err := servers.NewProxy(pgtest.Shared(t).Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(proxy.Close)
+	q := open(t, Config{Pool: pgtest.Pool(t, pgtest.URL(proxy.Addr())), Lease: time.Second})
+	proxy.Link(400*time.Millisecond, 0)
+	proxy.Cut() // so that a new connection is needed
+	proxy.Heal()
+	enqueue(t, q, "x")
 }
 
 // A process that only enqueues stores more than one batch.

@@ -20,15 +20,13 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"sync"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 const environment = "RECONCILE_REFEREE"
@@ -36,169 +34,74 @@ const environment = "RECONCILE_REFEREE"
 func main() {
 	if text, ok := os.LookupEnv(environment); ok {
 		var j job
-		err := json.Unmarshal([]byte(text), &j)
-		if err == nil {
-			err = work(j)
-		}
-		if err != nil {
-			fmt.Fprintf(os.Stderr, "process %d: %v\n", j.Process, err)
-			os.Exit(1)
-		}
+		must(json.Unmarshal([]byte(text), &j))
+		slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, nil)).With("process", j.Process))
+		must(work(j))
 		return
 	}
 	length := flag.Duration("for", 3*time.Minute, "how long to break things")
 	rate := flag.Int("rate", 200, "events a second")
 	seed := flag.Uint64("seed", uint64(time.Now().Unix()), "of the choices of the faults")
-	verbose := flag.Bool("v", false, "print each fault")
+	verbose := flag.Bool("v", false, "print each fault, and what the feeders log")
 	flag.Parse()
 	if flag.NArg() > 0 || *rate < 1 {
 		flag.Usage()
 		os.Exit(2)
 	}
-	ok, err := referee(*length, *rate, *seed, *verbose)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "referee:", err)
+	if !*verbose {
+		slog.SetDefault(slog.New(slog.DiscardHandler))
 	}
-	if err != nil || !ok {
+	if !referee(*length, *rate, *seed, *verbose) {
 		os.Exit(1)
 	}
 }
 
-func referee(length time.Duration, rate int, seed uint64, verbose bool) (ok bool, err error) {
+// referee reports whether all guarantees were kept.
+func referee(length time.Duration, rate int, seed uint64, verbose bool) bool {
 	ctx := context.Background()
-	dir, err := os.MkdirTemp("", "referee")
-	if err != nil {
-		return false, err
-	}
+	dir := get(os.MkdirTemp("", "referee"))
 	defer os.RemoveAll(dir)
-	if err := os.Chmod(dir, 0o777); err != nil { // the servers are those of another user
-		return false, err
-	}
-	st, err := newStage(ctx, dir)
-	if err != nil {
-		return false, err
-	}
+	must(os.Chmod(dir, 0o777)) // The servers run as another user.
+	st := newStage(ctx, dir)
 	defer st.close()
+	go dial(job{Monitor: st.monitor.listener.Addr().String()}).watch()
 	fmt.Printf("seed %d\n%8s %8s %8s | %5s %6s %6s | %6s %7s %6s %8s | %5s %7s | %7s\n", seed, "seconds", "events", "runs",
-		"live", "fences", "lost", frozen, stalled, clock, failover, "late", "refused", "quiet")
+		"live", "order", "lost", frozen, stalled, clock, lossy, "late", "refused", "quiet")
 	for range 8 {
-		go st.feed(time.Second * 8 / time.Duration(rate))
+		go st.feed(8 * time.Second / time.Duration(rate))
 	}
-	choices := []*rand.Rand{rand.New(rand.NewPCG(seed, 1)), rand.New(rand.NewPCG(seed, 2))}
+	lists := [][]fault{clientFaults, serverFaults}
+	lanes := []*lane{{st, rand.New(rand.NewPCG(seed, 1))}, {st, rand.New(rand.NewPCG(seed, 2))}}
 	began := time.Now()
 	for time.Since(began) < length {
-		var lanes sync.WaitGroup
-		for i, faults := range [][]fault{clientFaults, serverFaults} {
-			l := &lane{st, choices[i]}
-			lanes.Go(func() {
-				for _, i := range l.rand.Perm(len(faults)) {
+		var all sync.WaitGroup
+		for i, l := range lanes {
+			all.Go(func() {
+				for _, n := range l.rand.Perm(len(lists[i])) {
+					l.wait(lease)
 					if time.Since(began) > length {
 						return
 					}
-					time.Sleep(l.below(lease))
 					if verbose {
-						fmt.Println(time.Now().Format(time.TimeOnly), faults[i].name)
+						fmt.Println(time.Now().Format(time.TimeOnly), lists[i][n].name)
 					}
-					faults[i].play(l)
+					lists[i][n].play(l)
 				}
 			})
 		}
-		lanes.Wait()
-		quiet, lost, left, err := st.settle(ctx)
-		if err != nil {
-			return false, err
-		}
+		all.Wait()
+		quiet, lost, disorder, left := st.settle(ctx)
 		s := st.monitor.result()
+		s.order += disorder
 		fmt.Printf("%8.0f %8d %8d | %5d %6d %6d | %6d %7d %6d %8d | %5d %7d | %7.1f\n", time.Since(began).Seconds(), st.events.Load(), s.runs,
-			s.live, s.fences, lost, s.overlaps[frozen], s.overlaps[stalled], s.overlaps[clock], s.overlaps[failover], s.late, s.refused, quiet.Seconds())
-		if s.live+s.fences+lost+left > 0 {
-			fmt.Println("BROKEN:", left, "items are left;", s.example)
+			s.live, s.order, lost, s.excused[frozen], s.excused[stalled], s.excused[clock], s.excused[lossy], s.late, s.refused, quiet.Seconds())
+		if s.live+s.order+lost+left > 0 {
+			fmt.Println("BROKEN:", disorder, "results out of order;", left, "items left;", s.example)
 			for _, w := range st.workers {
 				fmt.Printf("process %d printed:\n%s\n", w.job.Process, w.Output())
 			}
-			return false, nil
+			return false
 		}
 	}
-	return true, nil
-}
-
-// feed makes events until the process ends.
-func (st *stage) feed(pause time.Duration) {
-	ctx := context.Background()
-	for {
-		time.Sleep(below(2 * pause))
-		st.feeding.RLock()
-		item := anyItem()
-		var err error
-		switch rand.IntN(4) {
-		case 0: // a trigger, or another language
-			err = st.changeTx(ctx, item, func(tx pgx.Tx) error {
-				_, err := tx.Exec(ctx, "SELECT reconcile.enqueue($1, $2)", queueName, item)
-				return err
-			})
-		case 1:
-			err = st.changeTx(ctx, item, func(tx pgx.Tx) error { return st.queue.EnqueueTx(ctx, tx, item) })
-		case 2:
-			_ = st.changeTx(ctx, item, func(pgx.Tx) error { return nil })
-			st.queue.Enqueue(item) // even if it is not known whether there is a change
-		default:
-			_ = st.changeTx(ctx, item, func(pgx.Tx) error { return nil })
-			for {
-				attempt, cancel := context.WithTimeout(ctx, 2*lease)
-				err = st.queue.EnqueueContext(attempt, item)
-				cancel()
-				if err == nil {
-					break
-				}
-			}
-		}
-		if err == nil {
-			st.events.Add(1)
-		}
-		st.feeding.RUnlock()
-	}
-}
-
-// changeTx commits a change and what enqueue does, now and then late or not at all.
-func (st *stage) changeTx(ctx context.Context, item string, enqueue func(pgx.Tx) error) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*lease)
-	defer cancel()
-	return pgx.BeginFunc(ctx, st.feeder, func(tx pgx.Tx) error {
-		if err := change(ctx, tx, item, func(string) error { return enqueue(tx) }); err != nil {
-			return err
-		}
-		switch rand.IntN(100) {
-		case 0:
-			return errors.New("rolled back")
-		case 1:
-			time.Sleep(below(lease / 4))
-		}
-		return nil
-	})
-}
-
-// settle stops the feeders and waits until no item has anything left to do. It returns how
-// long that took, how many events are lost, and how many items are left that do not run.
-func (st *stage) settle(ctx context.Context) (quiet time.Duration, lost, left int, err error) {
-	st.feeding.Lock()
-	defer st.feeding.Unlock()
-	began := time.Now()
-	stored, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	if err := st.queue.Flush(stored); err != nil {
-		return 0, 0, 0, fmt.Errorf("the feeders' events are not stored: %w", err)
-	}
-	for {
-		err = st.setup.QueryRow(ctx, `WITH behind AS (
-				SELECT item FROM desired LEFT JOIN actual USING (item) WHERE actual.version IS DISTINCT FROM desired.version
-			), known AS (
-				SELECT item FROM reconcile.item WHERE NOT (recheck AND due > now()) UNION ALL SELECT item FROM reconcile.event
-			)
-			SELECT (SELECT count(*) FROM behind), (SELECT count(*) FROM known)`).Scan(&lost, &left)
-		quiet = time.Since(began)
-		if err != nil || left == 0 || quiet > 4*time.Minute {
-			return quiet, lost, left, err
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
+	return true
 }

@@ -16,12 +16,11 @@ import (
 
 // A call is a worker's message to the monitor. Each is answered.
 type call struct {
-	Op      string // enter, leave, refused, broken, stalled
+	Op      string // enter, leave, refused, stalled
 	Item    string
 	Fence   int64
 	Process int
 	Gap     time.Duration // of stalled
-	Text    string        // of broken
 }
 
 // A monitor is notified of the begin and the end of each run. It counts the runs of an item
@@ -70,28 +69,24 @@ type excuse struct {
 
 // The reasons of excuses.
 const (
-	frozen   = "frozen"   // SIGSTOP
-	stalled  = "stalled"  // the machine had no time for the process
-	clock    = "clock"    // the database's clock was set forward
-	failover = "failover" // to a standby that lacked commits
+	frozen  = "frozen"   // SIGSTOP
+	stalled = "stalled"  // the machine had no time for the process
+	clock   = "clock"    // the database's clock was set forward
+	lossy   = "failover" // to a standby that lacked commits
 )
 
-func newMonitor() (*monitor, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	m := &monitor{listener: l, items: make(map[string]*item)}
+func newMonitor() *monitor {
+	m := &monitor{listener: get(net.Listen("tcp", "127.0.0.1:0")), items: make(map[string]*item)}
 	go func() {
 		for {
-			c, err := l.Accept()
+			c, err := m.listener.Accept()
 			if err != nil {
 				return
 			}
 			go m.serve(c)
 		}
 	}()
-	return m, nil
+	return m
 }
 
 func (m *monitor) serve(c net.Conn) {
@@ -147,8 +142,6 @@ func (m *monitor) note(c net.Conn, a call) {
 		}
 	case "refused":
 		m.refused++
-	case "broken":
-		m.breaches = append(m.breaches, breach{now, []int{a.Process}, false, a.Text})
 	case stalled:
 		m.excuses = append(m.excuses, excuse{a.Process, now.Add(-a.Gap), now.Add(lease / 4), stalled})
 	}
@@ -180,28 +173,28 @@ func (m *monitor) forgetFences() {
 // A score is what is counted.
 type score struct {
 	runs, late, refused int
-	overlaps            map[string]int // by the reason of their excuse
-	live, fences        int            // without one
+	excused             map[string]int // overlaps, by the reason
+	live, order         int            // overlaps, and fences that are not greater, that are not excused
 	example             string
 }
 
 func (m *monitor) result() score {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := score{runs: m.runs, late: m.late, refused: m.refused, overlaps: make(map[string]int)}
+	s := score{runs: m.runs, late: m.late, refused: m.refused, excused: make(map[string]int)}
 	for _, b := range m.breaches {
 		i := slices.IndexFunc(m.excuses, func(e excuse) bool {
 			return !b.at.Before(e.from) && !b.at.After(e.to) && (e.process == 0 || slices.Contains(b.processes, e.process))
 		})
 		switch {
 		case i >= 0 && b.overlap:
-			s.overlaps[m.excuses[i].why]++
+			s.excused[m.excuses[i].why]++
 		case i >= 0:
 		case b.overlap:
 			s.live++
 			s.example = b.at.Format(time.TimeOnly) + " " + b.text
 		default:
-			s.fences++
+			s.order++
 			s.example = b.at.Format(time.TimeOnly) + " " + b.text
 		}
 	}
@@ -210,18 +203,14 @@ func (m *monitor) result() score {
 
 // A client notifies the monitor. It is for one goroutine.
 type client struct {
-	conn    net.Conn
 	in      *json.Decoder
 	out     *json.Encoder
 	process int
 }
 
-func dial(address string, process int) (*client, error) {
-	c, err := net.Dial("tcp", address)
-	if err != nil {
-		return nil, err
-	}
-	return &client{c, json.NewDecoder(bufio.NewReader(c)), json.NewEncoder(c), process}, nil
+func dial(j job) *client {
+	c := get(net.Dial("tcp", j.Monitor))
+	return &client{json.NewDecoder(bufio.NewReader(c)), json.NewEncoder(c), j.Process}
 }
 
 // notify returns when the monitor has answered. Without a monitor the process ends.

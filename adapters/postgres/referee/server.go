@@ -14,49 +14,55 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/reconkernel/reconcile/internal/servers"
 )
 
-// A server is a PostgreSQL server on a folder and a port that others may have had before.
+// A server is a PostgreSQL server. Another one may have had its port before.
 type server struct {
 	*servers.Process
 	dir string // of its data
 }
 
-// settings are those of each server. A commit is on the disk when it is done, as by default.
-var settings = []string{
-	"unix_socket_directories=", "max_connections=200", "max_wal_size=64MB", "min_wal_size=8MB", "wal_keep_size=64MB",
-	"checkpoint_timeout=30s", "autovacuum_naptime=5s", "shared_buffers=64MB",
-}
-
-// newServer returns a server for the data in dir, which reads how far its clock is ahead from
-// the file clock each second.
-func newServer(dir, address, clock string) (*server, error) {
+// newServer returns a server for the data in dir, whose clock is that of the stage. A commit is
+// on the disk when it is done, as by default.
+func (st *stage) newServer(dir, address string) *server {
 	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, err
+	must(err)
+	args := []string{"-D", dir}
+	for _, setting := range []string{
+		"listen_addresses=" + host, "port=" + port, "unix_socket_directories=", "max_connections=200", "shared_buffers=64MB",
+		"max_wal_size=64MB", "min_wal_size=8MB", "wal_keep_size=64MB", "checkpoint_timeout=30s", "autovacuum_naptime=5s",
+	} {
+		args = append(args, "-c", setting)
 	}
-	libraries, err := filepath.Glob("/usr/lib/*/faketime/libfaketime.so.1")
-	if err != nil || len(libraries) == 0 {
-		return nil, errors.New("libfaketime is missing: install what Debian has in the package faketime")
+	p := get(program("postgres", args...))
+	libraries := get(filepath.Glob("/usr/lib/*/faketime/libfaketime.so.1"))
+	if len(libraries) == 0 {
+		panic("libfaketime is missing: install what Debian has in the package faketime")
 	}
-	args := []string{"-D", dir, "-c", "listen_addresses=" + host, "-c", "port=" + port}
-	for _, s := range settings {
-		args = append(args, "-c", s)
-	}
-	p, err := program("postgres", args...)
-	if err != nil {
-		return nil, err
-	}
-	p.Env = []string{"LD_PRELOAD=" + libraries[0], "FAKETIME_TIMESTAMP_FILE=" + clock, "FAKETIME_CACHE_DURATION=1", "FAKETIME_DONT_FAKE_MONOTONIC=1"}
+	p.Env = []string{"LD_PRELOAD=" + libraries[0], "FAKETIME_TIMESTAMP_FILE=" + st.clock(), "FAKETIME_CACHE_DURATION=1", "FAKETIME_DONT_FAKE_MONOTONIC=1"}
 	p.Ready = answers(url("postgres", address))
-	return &server{p, dir}, nil
+	return &server{p, dir}
 }
 
-// answers returns what tells whether one can connect to url.
+// clock is the file that the servers read each second.
+func (st *stage) clock() string { return filepath.Join(st.dir, "clock") }
+
+// setClock sets the clock of the servers forward.
+func (st *stage) setClock(d time.Duration) {
+	st.ahead += d
+	must(os.WriteFile(st.clock(), fmt.Appendf(nil, "+%f", st.ahead.Seconds()), 0o644))
+}
+
+func url(user, address string) string {
+	return "postgres://" + user + "@" + address + "/postgres?sslmode=disable"
+}
+
+// answers returns a function that connects to url once.
 func answers(url string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		c, err := pgx.Connect(ctx, url)
@@ -67,34 +73,26 @@ func answers(url string) func(context.Context) error {
 	}
 }
 
-func url(user, address string) string {
-	return "postgres://" + user + "@" + address + "/postgres?sslmode=disable"
-}
-
 // crash ends the server without a checkpoint.
 func (s *server) crash() {
-	_ = syscall.Kill(s.PID(), syscall.SIGQUIT)
+	must(syscall.Kill(s.PID(), syscall.SIGQUIT))
 	_ = s.Wait() // It ends with an error.
 }
 
 // limitFiles sets the greatest size of a file that the server writes, in bytes. PostgreSQL takes
 // that for a full disk.
-func (s *server) limitFiles(size string) error {
+func (s *server) limitFiles(size string) {
 	pid := strconv.Itoa(s.PID())
-	children, err := os.ReadFile("/proc/" + pid + "/task/" + pid + "/children")
-	if err != nil {
-		return err
-	}
-	for _, p := range append(strings.Fields(string(children)), pid) {
-		if err := run("prlimit", "--pid", p, "--fsize="+size+":"); err != nil && p == pid { // a child may have ended
-			return err
+	children := strings.Fields(string(get(os.ReadFile("/proc/" + pid + "/task/" + pid + "/children"))))
+	for _, p := range append(children, pid) {
+		if err := run("prlimit", "--pid", p, "--fsize="+size+":"); p == pid { // A child may have ended.
+			must(err)
 		}
 	}
-	return nil
 }
 
-// program returns a program of PostgreSQL, or around it, to be run as the user postgres if this
-// process is that of root: PostgreSQL does not accept root.
+// program returns a program of PostgreSQL or around it. PostgreSQL does not run as root, so root
+// starts it as the user postgres.
 func program(name string, args ...string) (*servers.Process, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {
@@ -121,10 +119,4 @@ func run(name string, args ...string) error {
 		return fmt.Errorf("%s: %w; it printed:\n%s", name, err, p.Output())
 	}
 	return nil
-}
-
-// initCluster makes a database cluster in the new folder dir. The user postgres may do
-// everything, and needs no password.
-func initCluster(dir string) error {
-	return run("initdb", "-D", dir, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "--no-sync", "--wal-segsize=1")
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/reconkernel/reconcile/adapters/postgres"
@@ -22,23 +24,22 @@ import (
 )
 
 // A stage is what the faults are played on: a server with a standby, a pooler, and workers that
-// reach the server through a proxy each.
+// reach the server by a proxy each.
 type stage struct {
 	dir     string
 	monitor *monitor
 	address string // of the server, whichever that is
-	spare   string // of the standby
 	server  *server
+	spare   string // the address of the standby
 	standby *server
 	link    *servers.Proxy // from the standby to the server
-	pooled  string         // address of the pooler
 	pooler  *servers.Process
 	ahead   time.Duration // how far the servers' clock is set forward
 	workers []*worker
-	nodes   int          // folders of servers so far
+	nodes   int          // servers so far
 	pids    atomic.Int32 // worker processes so far
 
-	setup   *pgxpool.Pool
+	admin   *pgxpool.Pool
 	feeder  *pgxpool.Pool // of the feeders, as the next two
 	queue   *postgres.Queue[string]
 	front   *servers.Proxy
@@ -57,8 +58,7 @@ const tables = `
 CREATE TABLE desired (item text PRIMARY KEY, version bigint NOT NULL) WITH (fillfactor = 50);
 CREATE TABLE actual (item text PRIMARY KEY, version bigint NOT NULL, fence bigint NOT NULL, disorder boolean NOT NULL DEFAULT false) WITH (fillfactor = 50);
 CREATE ROLE worker LOGIN;
-GRANT ALL ON desired, actual TO worker;
-` + grant
+GRANT ALL ON desired, actual TO worker;` + grant
 
 // grant gives the role of the workers what a queue needs.
 const grant = `
@@ -66,101 +66,32 @@ GRANT USAGE ON SCHEMA reconcile TO worker;
 GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA reconcile TO worker;
 GRANT USAGE ON ALL SEQUENCES IN SCHEMA reconcile TO worker;`
 
-func newStage(ctx context.Context, dir string) (st *stage, err error) {
-	st = &stage{dir: dir}
-	defer func() {
-		if err != nil {
-			st.close()
-		}
-	}()
-	if st.monitor, err = newMonitor(); err != nil {
-		return st, err
-	}
-	for _, address := range []*string{&st.address, &st.spare} {
-		// The ports are held until this process ends.
-		if *address, _, err = servers.HoldPort(); err != nil {
-			return st, err
-		}
-	}
-	if err = st.writeClock(); err != nil {
-		return st, err
-	}
+func newStage(ctx context.Context, dir string) *stage {
+	st := &stage{dir: dir, monitor: newMonitor(), address: port(), spare: port()}
+	st.setClock(0)
 	node := st.node()
-	if err = initCluster(node); err != nil {
-		return st, err
-	}
-	if st.server, err = newServer(node, st.address, st.clockFile()); err != nil {
-		return st, err
-	}
-	if err = st.server.Start(ctx); err != nil {
-		return st, err
-	}
-	if st.setup, err = pgxpool.New(ctx, url("postgres", st.address)); err != nil {
-		return st, err
-	}
-	if err = postgres.Migrate(ctx, st.setup, ""); err != nil {
-		return st, err
-	}
-	if _, err = st.setup.Exec(ctx, tables); err != nil {
-		return st, err
-	}
-	if err = st.startPooler(ctx); err != nil {
-		return st, err
-	}
-	if st.front, err = servers.NewProxy(st.address); err != nil {
-		return st, err
-	}
-	if st.feeder, st.queue, err = open(ctx, url("worker", st.front.Addr()), ""); err != nil {
-		return st, err
-	}
-	for i := range 4 {
-		w := &worker{}
-		target := st.address
-		if i == 3 {
-			target = st.pooled
-		}
-		if w.proxy, err = servers.NewProxy(target); err != nil {
-			return st, err
-		}
+	must(run("initdb", "-D", node, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "--no-sync", "--wal-segsize=1"))
+	st.server = st.newServer(node, st.address)
+	must(st.server.Start(ctx))
+	st.link = get(servers.NewProxy(st.address))
+	st.startStandby()
+	st.admin = get(pgxpool.New(ctx, url("postgres", st.address)))
+	must(postgres.Migrate(ctx, st.admin, ""))
+	get(st.admin.Exec(ctx, tables))
+	pooled := st.startPooler(ctx)
+	st.front = get(servers.NewProxy(st.address))
+	st.feeder, st.queue = open(ctx, job{URL: url("worker", st.front.Addr())})
+	for _, target := range []string{st.address, st.address, st.address, pooled} {
+		w := &worker{proxy: get(servers.NewProxy(target))}
 		w.job = job{Monitor: st.monitor.listener.Addr().String(), URL: url("worker", w.proxy.Addr())}
-		if i == 3 {
+		if target == pooled {
 			w.job.URL += "&default_query_exec_mode=exec"
 			w.job.Direct = url("worker", st.address)
 		}
 		st.workers = append(st.workers, w)
-		if err = st.launch(w); err != nil {
-			return st, err
-		}
+		st.launch(w)
 	}
-	return st, st.startStandby()
-}
-
-// node returns the folder of another server.
-func (st *stage) node() string {
-	st.nodes++
-	return filepath.Join(st.dir, fmt.Sprint("node", st.nodes))
-}
-
-func (st *stage) launch(w *worker) error {
-	w.job.Process = int(st.pids.Add(1))
-	text, err := json.Marshal(w.job)
-	if err != nil {
-		return err
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	w.Process = &servers.Process{
-		Path: self, Env: []string{environment + "=" + string(text), "GOMAXPROCS=2"},
-		Ready: func(context.Context) error { return nil },
-	}
-	return w.Start(context.Background())
-}
-
-func (st *stage) relaunch(w *worker, end func()) {
-	end()
-	must(st.launch(w))
+	return st
 }
 
 // must ends the referee if what it needs itself does not work.
@@ -170,47 +101,55 @@ func must(err error) {
 	}
 }
 
+func get[T any](v T, err error) T {
+	must(err)
+	return v
+}
+
+// port returns an address that is held until this process ends.
+func port() string {
+	address, _, err := servers.HoldPort()
+	must(err)
+	return address
+}
+
+// node returns the folder of another server.
+func (st *stage) node() string {
+	st.nodes++
+	return filepath.Join(st.dir, fmt.Sprint("node", st.nodes))
+}
+
+func (st *stage) launch(w *worker) {
+	w.job.Process = int(st.pids.Add(1))
+	w.Process = &servers.Process{
+		Path: get(os.Executable()), Env: []string{environment + "=" + string(get(json.Marshal(w.job))), "GOMAXPROCS=2"},
+		Ready: func(context.Context) error { return nil },
+	}
+	must(w.Start(context.Background()))
+}
+
 func (st *stage) close() {
 	for _, w := range st.workers {
 		w.Kill()
-		w.proxy.Close()
 	}
-	if st.pooler != nil {
-		st.pooler.Kill()
-	}
-	for _, s := range []*server{st.server, st.standby} {
-		if s != nil {
-			s.Kill()
-		}
-	}
+	st.pooler.Kill()
+	st.server.Kill()
+	st.standby.Kill()
 }
 
-func (st *stage) clockFile() string { return filepath.Join(st.dir, "clock") }
-
-// writeClock writes st.ahead to the file that the servers read each second.
-func (st *stage) writeClock() error {
-	text := fmt.Sprintf("+%f", st.ahead.Seconds())
-	return os.WriteFile(st.clockFile(), []byte(text), 0o644)
-}
-
-// startPooler starts PgBouncer in transaction mode.
-func (st *stage) startPooler(ctx context.Context) error {
-	var err error
-	if st.pooled, _, err = servers.HoldPort(); err != nil {
-		return err
-	}
-	_, own, err := net.SplitHostPort(st.pooled)
-	host, port, err2 := net.SplitHostPort(st.address)
+// startPooler starts PgBouncer in transaction mode, and returns its address.
+func (st *stage) startPooler(ctx context.Context) string {
+	pooled := port()
+	_, own, err := net.SplitHostPort(pooled)
+	must(err)
+	host, port, err := net.SplitHostPort(st.address)
+	must(err)
 	ini := filepath.Join(st.dir, "pgbouncer.ini")
-	text := fmt.Sprintf(poolerSettings, host, port, own)
-	if err := errors.Join(err, err2, os.WriteFile(ini, []byte(text), 0o644)); err != nil {
-		return err
-	}
-	if st.pooler, err = program("pgbouncer", ini); err != nil {
-		return err
-	}
-	st.pooler.Ready = answers(url("worker", st.pooled) + "&default_query_exec_mode=exec")
-	return st.pooler.Start(ctx)
+	must(os.WriteFile(ini, fmt.Appendf(nil, poolerSettings, host, port, own), 0o644))
+	st.pooler = get(program("pgbouncer", ini))
+	st.pooler.Ready = answers(url("worker", pooled) + "&default_query_exec_mode=exec")
+	must(st.pooler.Start(ctx))
+	return pooled
 }
 
 const poolerSettings = `[databases]
@@ -225,20 +164,82 @@ default_pool_size = 8
 server_login_retry = 1
 `
 
-// startStandby copies the server to a standby that follows it over a link.
-func (st *stage) startStandby() (err error) {
-	if st.link == nil {
-		if st.link, err = servers.NewProxy(st.address); err != nil {
-			return err
-		}
-	}
+// startStandby copies the server to a standby that follows it over the link.
+func (st *stage) startStandby() {
 	dir := st.node()
-	err = run("pg_basebackup", "-D", dir, "-R", "-X", "stream", "-c", "fast", "-d", url("postgres", st.link.Addr())+"&application_name=standby")
-	if err != nil {
-		return err
+	must(run("pg_basebackup", "-D", dir, "-R", "-X", "stream", "-c", "fast", "-d", url("postgres", st.link.Addr())+"&application_name=standby"))
+	st.standby = st.newServer(dir, st.spare)
+	must(st.standby.Start(context.Background()))
+}
+
+// feed makes events until the process ends.
+func (st *stage) feed(pause time.Duration) {
+	ctx := context.Background()
+	for {
+		time.Sleep(rand.N(2 * pause))
+		st.feeding.RLock()
+		item := anyItem()
+		var err error
+		switch rand.IntN(4) {
+		case 0: // a trigger, or another language
+			err = st.change(ctx, item, func(tx pgx.Tx) error {
+				_, err := tx.Exec(ctx, "SELECT reconcile.enqueue($1, $2)", queueName, item)
+				return err
+			})
+		case 1:
+			err = st.change(ctx, item, func(tx pgx.Tx) error { return st.queue.EnqueueTx(ctx, tx, item) })
+		case 2:
+			_ = st.change(ctx, item, func(pgx.Tx) error { return nil })
+			st.queue.Enqueue(item) // also if it is not known whether the change was committed
+		default:
+			_ = st.change(ctx, item, func(pgx.Tx) error { return nil })
+			for stored := false; !stored; {
+				attempt, cancel := context.WithTimeout(ctx, 2*lease)
+				stored = st.queue.EnqueueContext(attempt, item) == nil
+				cancel()
+			}
+		}
+		if err == nil {
+			st.events.Add(1)
+		}
+		st.feeding.RUnlock()
 	}
-	if st.standby, err = newServer(dir, st.spare, st.clockFile()); err != nil {
+}
+
+// change commits a change and what enqueue does, now and then late or not at all.
+func (st *stage) change(ctx context.Context, item string, enqueue func(pgx.Tx) error) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*lease)
+	defer cancel()
+	return pgx.BeginFunc(ctx, st.feeder, func(tx pgx.Tx) error {
+		err := errors.Join(change(ctx, tx, item), enqueue(tx))
+		switch rand.IntN(100) {
+		case 0:
+			return errors.New("rolled back")
+		case 1:
+			time.Sleep(rand.N(lease / 4))
+		}
 		return err
+	})
+}
+
+// settle stops the feeders and waits until no item has anything left to do. It returns how
+// long that took, how many events are lost, how many results were written out of order, and
+// how many items are left that do not run.
+func (st *stage) settle(ctx context.Context) (quiet time.Duration, lost, disorder, left int) {
+	st.feeding.Lock()
+	defer st.feeding.Unlock()
+	began := time.Now()
+	stored, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	must(st.queue.Flush(stored))
+	for {
+		must(st.admin.QueryRow(ctx, `SELECT (SELECT count(*) FROM desired LEFT JOIN actual USING (item) WHERE actual.version IS DISTINCT FROM desired.version),
+			(SELECT count(*) FROM actual WHERE disorder),
+			(SELECT count(*) FROM reconcile.item WHERE NOT (recheck AND due > now())) + (SELECT count(*) FROM reconcile.event)`).Scan(&lost, &disorder, &left))
+		quiet = time.Since(began)
+		if left == 0 || quiet > 4*time.Minute {
+			return quiet, lost, disorder, left
+		}
+		time.Sleep(100 * time.Millisecond)
 	}
-	return st.standby.Start(context.Background())
 }

@@ -130,7 +130,8 @@ func reconcileItem(ctx context.Context, c *client, pool *pgxpool.Pool, q *postgr
 	case <-time.After(length):
 	case <-ctx.Done():
 		leave()
-		// Another process may run the item. This one writes too late, and Guard must refuse it.
+		// Another process may run the item. This one writes late, and Guard must refuse that.
+		time.Sleep(rand.N(lease))
 		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), lease)
 		defer cancel()
 		_ = write(late)

@@ -129,6 +129,9 @@ func reconcileItem(ctx context.Context, c *client, pool *pgxpool.Pool, q *postgr
 	select {
 	case <-time.After(length):
 	case <-ctx.Done():
+	}
+	err := write(ctx)
+	if ctx.Err() != nil {
 		leave()
 		// Another process may run the item. This one writes late, and Guard must refuse that.
 		time.Sleep(rand.N(lease))
@@ -137,7 +140,7 @@ func reconcileItem(ctx context.Context, c *client, pool *pgxpool.Pool, q *postgr
 		_ = write(late)
 		return context.Cause(ctx)
 	}
-	if err := write(ctx); err != nil {
+	if err != nil {
 		return err
 	}
 	switch n := rand.IntN(100); {

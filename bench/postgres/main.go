@@ -1,31 +1,35 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command bench measures the queue beside River and a plain table with SKIP LOCKED, on the same
+// Command postgres measures the queue beside River and a plain table with SKIP LOCKED, on the same
 // server. The implementations take turns in each round, and a figure is the median of the
 // rounds. A run does nothing, so the figures are those of the queue alone.
 //
-//	go run . -rounds 5          # all figures but those of bloat
-//	go run . -only bloat        # 100,000 runs each
+//	go run ./postgres -rounds 5     # all figures but those of bloat
+//	go run ./postgres -only bloat   # 100,000 runs each
 package main
 
 import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/reconkernel/reconcile/adapters/postgres/internal/pgtest"
+	"github.com/reconkernel/reconcile/internal/servers"
 )
 
 const (
@@ -81,29 +85,35 @@ func child(name, url string) error {
 // A bench is a queue in a database of its own.
 type bench struct {
 	queue
-	server *pgtest.Server
-	url    string
-	pool   *pgxpool.Pool
-	event  func(string)
-	batch  func(context.Context, []string) error
-	items  int // stored so far
+	url   string
+	pool  *pgxpool.Pool
+	event func(string)
+	batch func(context.Context, []string) error
+	items int // stored so far
 }
 
 func measure(rounds int, only []string) error {
 	ctx := context.Background()
-	server, err := pgtest.Open("fsync=on", "max_connections=300", "shared_buffers=512MB", "autovacuum_naptime=10s",
-		"shared_preload_libraries=pg_stat_statements", "max_wal_size=4GB")
+	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {
 		return err
 	}
-	defer server.Close()
-	admin, err := pgxpool.New(ctx, server.URL())
+	defer os.RemoveAll(dir)
+	server, address, err := startServer(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer server.Kill()
+	url := func(database string) string {
+		return "postgres://postgres@" + address + "/" + database + "?sslmode=disable"
+	}
+	admin, err := pgxpool.New(ctx, url("postgres"))
 	if err != nil {
 		return err
 	}
 	var all []*bench
 	for i, q := range queues {
-		b := &bench{queue: q, server: server, url: strings.Replace(server.URL(), "/postgres?", fmt.Sprintf("/bench%d?", i), 1)}
+		b := &bench{queue: q, url: url(fmt.Sprint("bench", i))}
 		if _, err := admin.Exec(ctx, fmt.Sprint("CREATE DATABASE bench", i)); err != nil {
 			return err
 		}
@@ -162,6 +172,51 @@ func measure(rounds int, only []string) error {
 		}
 	}
 	return nil
+}
+
+// startServer starts a PostgreSQL server whose commits are on the disk when they are done.
+func startServer(ctx context.Context, dir string) (*servers.Process, string, error) {
+	address, _, err := servers.HoldPort() // until this process ends
+	if err != nil {
+		return nil, "", err
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, "", err
+	}
+	data := filepath.Join(dir, "data")
+	initdb := &servers.Process{Args: []string{"-D", data, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C"}}
+	server := &servers.Process{Args: []string{"-D", data}}
+	for _, setting := range []string{
+		"listen_addresses=" + host, "port=" + port, "unix_socket_directories=", "max_connections=300", "shared_buffers=512MB",
+		"max_wal_size=4GB", "autovacuum_naptime=10s", "shared_preload_libraries=pg_stat_statements",
+	} {
+		server.Args = append(server.Args, "-c", setting)
+	}
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
+	if len(found) == 0 {
+		return nil, "", errors.New("PostgreSQL is missing: install what Debian has in the package postgresql")
+	}
+	bin := found[len(found)-1]
+	initdb.Path, server.Path = filepath.Join(bin, "initdb"), filepath.Join(bin, "postgres")
+	if os.Geteuid() == 0 { // PostgreSQL does not run as root.
+		initdb.User, server.User = "postgres", "postgres"
+		if err := os.Chmod(dir, 0o777); err != nil {
+			return nil, "", err
+		}
+	}
+	initdb.Ready = func(context.Context) error { return nil }
+	server.Ready = func(ctx context.Context) error {
+		c, err := pgx.Connect(ctx, "postgres://postgres@"+address+"/postgres?sslmode=disable")
+		if err != nil {
+			return err
+		}
+		return c.Close(ctx)
+	}
+	if err := errors.Join(initdb.Start(ctx), initdb.Wait()); err != nil {
+		return nil, "", fmt.Errorf("initdb: %w; it printed:\n%s", err, initdb.Output())
+	}
+	return server, address, server.Start(ctx)
 }
 
 // start starts processes that work. The function that it returns ends them and returns how long

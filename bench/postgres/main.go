@@ -12,8 +12,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -40,46 +38,45 @@ const (
 
 func main() {
 	if name, ok := os.LookupEnv(childQueue); ok {
-		if err := child(name, os.Getenv(childServer)); err != nil {
-			fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
-			os.Exit(1)
-		}
+		child(name, os.Getenv(childServer))
 		return
 	}
 	rounds := flag.Int("rounds", 3, "how often to measure")
 	only := flag.String("only", "speed latency idle", "the figures: speed, latency, idle, bloat")
 	flag.Parse()
-	if err := measure(*rounds, strings.Fields(*only)); err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
+	measure(*rounds, strings.Fields(*only))
+}
+
+// must ends the program if something does not work.
+func must(err error) {
+	if err != nil {
+		panic(err)
 	}
 }
 
+func get[T any](v T, err error) T {
+	must(err)
+	return v
+}
+
 // child works until its standard input ends. It prints how long each event waited.
-func child(name, url string) error {
+func child(name, url string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		cancel()
 	}()
-	pool, err := pgxpool.New(context.Background(), url)
-	if err != nil {
-		return err
-	}
 	q := queues[slices.IndexFunc(queues, func(q queue) bool { return q.name == name })]
 	waits := make(chan time.Duration, 100_000)
-	err = q.work(ctx, pool, workers, func(item string) {
+	must(q.work(ctx, get(pgxpool.New(context.Background(), url)), workers, func(item string) {
 		if at, ok := strings.CutPrefix(item, "at "); ok {
-			n, _ := strconv.ParseInt(at, 10, 64)
-			waits <- time.Since(time.Unix(0, n))
+			waits <- time.Since(time.Unix(0, get(strconv.ParseInt(at, 10, 64))))
 		}
-	})
+	}))
 	close(waits)
-	out := json.NewEncoder(os.Stdout)
 	for d := range waits {
-		_ = out.Encode(d)
+		fmt.Println(d)
 	}
-	return err
 }
 
 // A bench is a queue in a database of its own.
@@ -88,76 +85,50 @@ type bench struct {
 	url   string
 	pool  *pgxpool.Pool
 	event func(string)
-	batch func(context.Context, []string) error
+	batch func([]string)
 	items int // stored so far
 }
 
-func measure(rounds int, only []string) error {
+func measure(rounds int, only []string) {
 	ctx := context.Background()
-	dir, err := os.MkdirTemp("", "bench")
-	if err != nil {
-		return err
-	}
+	dir := get(os.MkdirTemp("", "bench"))
 	defer os.RemoveAll(dir)
-	server, address, err := startServer(ctx, dir)
-	if err != nil {
-		return err
-	}
+	server, address := startServer(ctx, dir)
 	defer server.Kill()
-	url := func(database string) string {
-		return "postgres://postgres@" + address + "/" + database + "?sslmode=disable"
-	}
-	admin, err := pgxpool.New(ctx, url("postgres"))
-	if err != nil {
-		return err
-	}
+	admin := get(pgxpool.New(ctx, url(address, "postgres")))
 	var all []*bench
 	for i, q := range queues {
-		b := &bench{queue: q, url: url(fmt.Sprint("bench", i))}
-		if _, err := admin.Exec(ctx, fmt.Sprint("CREATE DATABASE bench", i)); err != nil {
-			return err
-		}
-		if b.pool, err = pgxpool.New(ctx, b.url); err != nil {
-			return err
-		}
-		if _, err := b.pool.Exec(ctx, "CREATE SCHEMA stats; CREATE EXTENSION pg_stat_statements SCHEMA stats"); err != nil {
-			return err
-		}
-		if err := b.create(ctx, b.pool); err != nil {
-			return fmt.Errorf("%s: %w", b.name, err)
-		}
-		if b.event, b.batch, err = b.open(ctx, b.pool); err != nil {
-			return fmt.Errorf("%s: %w", b.name, err)
-		}
+		database := fmt.Sprint("bench", i)
+		get(admin.Exec(ctx, "CREATE DATABASE "+database))
+		b := &bench{queue: q, url: url(address, database)}
+		b.pool = get(pgxpool.New(ctx, b.url))
+		get(b.pool.Exec(ctx, "CREATE SCHEMA stats; CREATE EXTENSION pg_stat_statements SCHEMA stats"))
+		must(b.create(ctx, b.pool))
+		b.event, b.batch = b.open(ctx, b.pool)
 		all = append(all, b)
 	}
-	figures := []struct {
+	for _, f := range []struct {
 		kind, name string
-		of         func(*bench, context.Context) ([]float64, error)
+		of         func(*bench, context.Context) []float64
 	}{
-		{"speed", "runs/s, 1 process", func(b *bench, ctx context.Context) ([]float64, error) { return b.speed(ctx, 1) }},
-		{"speed", "runs/s, 4 processes", func(b *bench, ctx context.Context) ([]float64, error) { return b.speed(ctx, 4) }},
-		{"latency", "300 events/s, 1 process: p50 ms, p99 ms", func(b *bench, ctx context.Context) ([]float64, error) { return b.latency(ctx, 1) }},
-		{"latency", "300 events/s, 4 processes: p50 ms, p99 ms", func(b *bench, ctx context.Context) ([]float64, error) { return b.latency(ctx, 4) }},
+		{"speed", "runs/s, 1 process", func(b *bench, ctx context.Context) []float64 { return b.speed(ctx, 1) }},
+		{"speed", "runs/s, 4 processes", func(b *bench, ctx context.Context) []float64 { return b.speed(ctx, 4) }},
+		{"latency", "300 events/s, 1 process: p50 ms, p99 ms", func(b *bench, ctx context.Context) []float64 { return b.latency(ctx, 1) }},
+		{"latency", "300 events/s, 4 processes: p50 ms, p99 ms", func(b *bench, ctx context.Context) []float64 { return b.latency(ctx, 4) }},
 		{"idle", "idle process: statements/s", (*bench).idle},
 		{"bloat", "100,000 runs: dead rows left, dead rows made, MB of tables and indexes, WAL bytes a run", (*bench).bloat},
-	}
-	for _, f := range figures {
+	} {
 		if !slices.Contains(only, f.kind) {
 			continue
 		}
 		results := make([][][]float64, len(all))
 		for range rounds {
 			for i, b := range all {
-				r, err := f.of(b, ctx)
-				if err != nil {
-					return fmt.Errorf("%s: %s: %w", b.name, f.name, err)
-				}
-				results[i] = append(results[i], r)
+				results[i] = append(results[i], f.of(b, ctx))
 			}
 		}
-		load, _ := os.ReadFile("/proc/loadavg")
-		fmt.Printf("%s (load %s)\n", f.name, strings.Fields(string(load) + " ?")[0])
+		load := strings.Fields(string(get(os.ReadFile("/proc/loadavg"))))[0]
+		fmt.Printf("%s (load %s)\n", f.name, load)
 		for i, b := range all {
 			fmt.Printf("  %-24s", b.name)
 			for column := range results[i][0] {
@@ -171,182 +142,134 @@ func measure(rounds int, only []string) error {
 			fmt.Println()
 		}
 	}
-	return nil
+}
+
+func url(address, database string) string {
+	return "postgres://postgres@" + address + "/" + database + "?sslmode=disable"
 }
 
 // startServer starts a PostgreSQL server whose commits are on the disk when they are done.
-func startServer(ctx context.Context, dir string) (*servers.Process, string, error) {
+func startServer(ctx context.Context, dir string) (server *servers.Process, address string) {
 	address, _, err := servers.HoldPort() // until this process ends
-	if err != nil {
-		return nil, "", err
-	}
+	must(err)
 	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, "", err
+	must(err)
+	found := get(filepath.Glob("/usr/lib/postgresql/*/bin"))
+	if len(found) == 0 {
+		panic("PostgreSQL is missing: install what Debian has in the package postgresql")
 	}
-	data := filepath.Join(dir, "data")
-	initdb := &servers.Process{Args: []string{"-D", data, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C"}}
-	server := &servers.Process{Args: []string{"-D", data}}
+	bin, data := found[len(found)-1], filepath.Join(dir, "data")
+	initdb := &servers.Process{
+		Path: filepath.Join(bin, "initdb"), Args: []string{"-D", data, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C"},
+		Ready: func(context.Context) error { return nil },
+	}
+	server = &servers.Process{Path: filepath.Join(bin, "postgres"), Args: []string{"-D", data}, Ready: func(ctx context.Context) error {
+		c, err := pgx.Connect(ctx, url(address, "postgres"))
+		if err != nil {
+			return err
+		}
+		return c.Close(ctx)
+	}}
 	for _, setting := range []string{
 		"listen_addresses=" + host, "port=" + port, "unix_socket_directories=", "max_connections=300", "shared_buffers=512MB",
 		"max_wal_size=4GB", "autovacuum_naptime=10s", "shared_preload_libraries=pg_stat_statements",
 	} {
 		server.Args = append(server.Args, "-c", setting)
 	}
-	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
-	if len(found) == 0 {
-		return nil, "", errors.New("PostgreSQL is missing: install what Debian has in the package postgresql")
-	}
-	bin := found[len(found)-1]
-	initdb.Path, server.Path = filepath.Join(bin, "initdb"), filepath.Join(bin, "postgres")
 	if os.Geteuid() == 0 { // PostgreSQL does not run as root.
 		initdb.User, server.User = "postgres", "postgres"
-		if err := os.Chmod(dir, 0o777); err != nil {
-			return nil, "", err
-		}
+		must(os.Chmod(dir, 0o777))
 	}
-	initdb.Ready = func(context.Context) error { return nil }
-	server.Ready = func(ctx context.Context) error {
-		c, err := pgx.Connect(ctx, "postgres://postgres@"+address+"/postgres?sslmode=disable")
-		if err != nil {
-			return err
-		}
-		return c.Close(ctx)
+	must(initdb.Start(ctx))
+	if err := initdb.Wait(); err != nil {
+		panic(fmt.Sprintf("initdb: %v; it printed:\n%s", err, initdb.Output()))
 	}
-	if err := errors.Join(initdb.Start(ctx), initdb.Wait()); err != nil {
-		return nil, "", fmt.Errorf("initdb: %w; it printed:\n%s", err, initdb.Output())
-	}
-	return server, address, server.Start(ctx)
+	must(server.Start(ctx))
+	return server, address
 }
 
 // start starts processes that work. The function that it returns ends them and returns how long
 // each event has waited.
-func (b *bench) start(processes int) (stop func() ([]time.Duration, error), err error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	var stops []func() ([]time.Duration, error)
+func (b *bench) start(processes int) (stop func() []time.Duration) {
+	var stops []func() []time.Duration
 	for range processes {
-		c := exec.Command(self)
+		c := exec.Command(get(os.Executable()))
 		c.Env = append(os.Environ(), childQueue+"="+b.name, childServer+"="+b.url+"&pool_max_conns=12")
 		c.Stderr = os.Stderr
-		in, inErr := c.StdinPipe()
-		out, outErr := c.StdoutPipe()
-		if inErr != nil || outErr != nil {
-			return nil, fmt.Errorf("%w %w", inErr, outErr)
-		}
-		if err := c.Start(); err != nil {
-			return nil, err
-		}
-		stops = append(stops, func() (waits []time.Duration, err error) {
-			in.Close()
-			for d := json.NewDecoder(bufio.NewReader(out)); ; {
-				var wait time.Duration
-				if d.Decode(&wait) != nil {
-					return waits, c.Wait()
-				}
-				waits = append(waits, wait)
+		in, out := get(c.StdinPipe()), get(c.StdoutPipe())
+		must(c.Start())
+		stops = append(stops, func() (waits []time.Duration) {
+			must(in.Close())
+			for lines := bufio.NewScanner(out); lines.Scan(); {
+				waits = append(waits, get(time.ParseDuration(lines.Text())))
 			}
+			must(c.Wait())
+			return waits
 		})
 	}
-	return func() (all []time.Duration, err error) {
+	return func() (all []time.Duration) {
 		for _, stop := range stops {
-			waits, stopErr := stop()
-			if stopErr != nil {
-				err = stopErr
-			}
-			all = append(all, waits...)
+			all = append(all, stop()...)
 		}
-		return all, err
-	}, nil
+		return all
+	}
 }
 
-func (b *bench) number(ctx context.Context, query string) (n float64, err error) {
-	err = b.pool.QueryRow(ctx, query).Scan(&n)
-	return n, err
+func (b *bench) number(ctx context.Context, query string) (n float64) {
+	must(b.pool.QueryRow(ctx, query).Scan(&n))
+	return n
 }
 
 // store stores so many new items.
-func (b *bench) store(ctx context.Context, n int) error {
+func (b *bench) store(n int) {
 	items := make([]string, n)
 	for i := range items {
 		b.items++
 		items[i] = fmt.Sprintf("item-%09d", b.items)
 	}
 	for some := range slices.Chunk(items, 1000) {
-		if err := b.batch(ctx, some); err != nil {
-			return err
-		}
+		b.batch(some)
 	}
-	return nil
 }
 
 // drain has processes run what is stored, for so long, and returns the runs a second.
-func (b *bench) drain(ctx context.Context, processes int, longest time.Duration) (speed float64, err error) {
-	before, err := b.number(ctx, b.left)
-	if err != nil {
-		return 0, err
+func (b *bench) drain(ctx context.Context, processes int, longest time.Duration) float64 {
+	first := b.number(ctx, b.left)
+	stop := b.start(processes)
+	defer stop()
+	left := first
+	for left == first { // until they have started
+		time.Sleep(5 * time.Millisecond)
+		left = b.number(ctx, b.left)
 	}
-	stop, err := b.start(processes)
-	if err != nil {
-		return 0, err
-	}
-	left := before
-	var began time.Time
-	for left > 0 && (began.IsZero() || time.Since(began) < longest) {
+	first = left
+	began := time.Now()
+	for left > 0 && time.Since(began) < longest {
 		time.Sleep(20 * time.Millisecond)
-		if left, err = b.number(ctx, b.left); err != nil {
-			return 0, err
-		}
-		if began.IsZero() && left < before {
-			began, before = time.Now(), left
-		}
+		left = b.number(ctx, b.left)
 	}
-	speed = (before - left) / time.Since(began).Seconds()
-	_, err = stop()
-	return speed, err
+	return (first - left) / time.Since(began).Seconds()
 }
 
-func (b *bench) speed(ctx context.Context, processes int) ([]float64, error) {
-	n, err := b.number(ctx, b.left)
-	if err == nil && n < 40_000 {
-		err = b.store(ctx, 40_000-int(n))
-	}
-	if err != nil {
-		return nil, err
-	}
-	speed, err := b.drain(ctx, processes, 4*time.Second)
-	return []float64{speed}, err
+func (b *bench) speed(ctx context.Context, processes int) []float64 {
+	get(b.pool.Exec(ctx, b.clear))
+	b.store(60_000)
+	return []float64{b.drain(ctx, processes, 4*time.Second)}
 }
 
-func (b *bench) clear(ctx context.Context) error {
-	tables := map[string]string{"reconcile": "reconcile.item, reconcile.event"}[b.tables]
-	if tables == "" {
-		tables = map[bool]string{true: "job", false: "river_job"}[b.name == skipLocked.name]
-	}
-	_, err := b.pool.Exec(ctx, "TRUNCATE "+tables)
-	return err
-}
-
-func (b *bench) latency(ctx context.Context, processes int) ([]float64, error) {
-	if err := b.clear(ctx); err != nil {
-		return nil, err
-	}
-	stop, err := b.start(processes)
-	if err != nil {
-		return nil, err
-	}
+func (b *bench) latency(ctx context.Context, processes int) []float64 {
+	get(b.pool.Exec(ctx, b.clear))
+	stop := b.start(processes)
 	time.Sleep(2 * time.Second) // until all have started
-	events := make(chan string, 100_000)
-	for range 4 { // Those of the others wait until the event is stored.
+	const n = 300 * 6
+	events := make(chan string, n)
+	for range 4 { // Most wait until the event is stored.
 		go func() {
 			for item := range events {
 				b.event(item)
 			}
 		}()
 	}
-	const n = 300 * 6
 	tick := time.NewTicker(time.Second / 300)
 	for range n {
 		<-tick.C
@@ -354,81 +277,50 @@ func (b *bench) latency(ctx context.Context, processes int) ([]float64, error) {
 	}
 	tick.Stop()
 	close(events)
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		if left, err := b.number(ctx, b.left); err != nil || left == 0 || time.Now().After(deadline) {
-			break
+	// An item that was stored last may not be seen yet.
+	for quiet := 0; quiet < 20; quiet++ {
+		time.Sleep(50 * time.Millisecond)
+		if b.number(ctx, b.left) > 0 {
+			quiet = 0
 		}
 	}
-	waits, err := stop()
-	if err != nil || len(waits) != n {
-		return nil, fmt.Errorf("%d of %d events were followed by a run: %w", len(waits), n, err)
+	waits := stop()
+	if len(waits) != n {
+		panic(fmt.Sprintf("%s: %d of %d events were followed by a run", b.name, len(waits), n))
 	}
 	slices.Sort(waits)
 	at := func(part int) float64 { return float64(waits[n*part/100]) / float64(time.Millisecond) }
-	return []float64{at(50), at(99)}, nil
+	return []float64{at(50), at(99)}
 }
 
 // idle counts the statements of processes that have nothing to do.
-func (b *bench) idle(ctx context.Context) ([]float64, error) {
-	if err := b.clear(ctx); err != nil {
-		return nil, err
-	}
+func (b *bench) idle(ctx context.Context) []float64 {
+	get(b.pool.Exec(ctx, b.clear))
 	const processes, length = 2, 20
-	stop, err := b.start(processes)
-	if err != nil {
-		return nil, err
-	}
+	stop := b.start(processes)
+	defer stop()
 	time.Sleep(3 * time.Second)
-	const calls = "SELECT COALESCE(sum(calls), 0) FROM stats.pg_stat_statements WHERE dbid = (SELECT oid FROM pg_database WHERE datname = current_database()) AND query NOT LIKE '%pg_stat_statements%'"
-	before, err := b.number(ctx, calls)
-	if err != nil {
-		return nil, err
-	}
+	const calls = `SELECT COALESCE(sum(calls), 0)::float8 FROM stats.pg_stat_statements JOIN pg_database d ON d.oid = dbid
+		WHERE d.datname = current_database() AND query NOT LIKE '%pg_stat_statements%'`
+	before := b.number(ctx, calls)
 	time.Sleep(length * time.Second)
-	after, err := b.number(ctx, calls)
-	if err != nil {
-		return nil, err
-	}
-	_, err = stop()
-	return []float64{(after - before) / processes / length}, err
+	return []float64{(b.number(ctx, calls) - before) / processes / length}
 }
 
 // bloat runs 100,000 items in four processes, with autovacuum.
-func (b *bench) bloat(ctx context.Context) ([]float64, error) {
-	if b.name == "River, defaults" {
-		return []float64{0, 0, 0, 0}, nil // the same statements, for 20 minutes
+func (b *bench) bloat(ctx context.Context) []float64 {
+	if b.name == defaults {
+		return make([]float64, 4) // the statements of the least cool-down, for 20 minutes
 	}
-	if err := b.clear(ctx); err != nil {
-		return nil, err
-	}
-	if err := b.store(ctx, 100_000); err != nil {
-		return nil, err
-	}
+	get(b.pool.Exec(ctx, b.clear))
+	b.store(100_000)
 	const (
-		stats = " FROM pg_stat_user_tables"
-		dead  = "SELECT sum(n_dead_tup)::float8" + stats
-		made  = "SELECT sum(n_tup_upd + n_tup_del)::float8" + stats
-		size  = "SELECT sum(pg_total_relation_size(relid))::float8 / 1e6" + stats
-		wal   = "SELECT pg_current_wal_lsn() - '0/0'::pg_lsn"
+		dead = "SELECT sum(n_dead_tup)::float8 FROM pg_stat_user_tables"
+		made = "SELECT sum(n_tup_upd + n_tup_del)::float8 FROM pg_stat_user_tables"
+		size = "SELECT sum(pg_total_relation_size(relid))::float8 / 1e6 FROM pg_stat_user_tables"
+		wal  = "SELECT (pg_current_wal_lsn() - '0/0'::pg_lsn)::float8"
 	)
-	madeBefore, err := b.number(ctx, made)
-	if err != nil {
-		return nil, err
-	}
-	walBefore, err := b.number(ctx, wal)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := b.drain(ctx, 4, 10*time.Minute); err != nil {
-		return nil, err
-	}
-	var result []float64
-	for _, query := range []string{wal, dead, made, size} {
-		n, err := b.number(ctx, query)
-		if err != nil {
-			return nil, err
-		}
-		result = append(result, n)
-	}
-	return []float64{result[1], result[2] - madeBefore, result[3], (result[0] - walBefore) / 100_000}, nil
+	madeBefore, walBefore := b.number(ctx, made), b.number(ctx, wal)
+	b.drain(ctx, 4, 10*time.Minute)
+	return []float64{b.number(ctx, dead), b.number(ctx, made) - madeBefore, b.number(ctx, size), (b.number(ctx, wal) - walBefore) / 100_000}
 }

@@ -5,7 +5,7 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -25,19 +25,21 @@ import (
 type queue struct {
 	name   string
 	create func(context.Context, *pgxpool.Pool) error // the tables
-	// open returns what stores one event, and what stores many.
-	open func(context.Context, *pgxpool.Pool) (event func(string), batch func(context.Context, []string) error, err error)
+	// open returns what stores one event, and what stores many at once.
+	open func(context.Context, *pgxpool.Pool) (event func(string), batch func([]string))
 	// work calls run for each item, in so many workers, until ctx is done.
-	work   func(ctx context.Context, pool *pgxpool.Pool, workers int, run func(item string)) error
-	tables string // of which dead rows are counted
-	left   string // a query for the number of items that have not run
+	work  func(ctx context.Context, pool *pgxpool.Pool, workers int, run func(item string)) error
+	left  string // a query for the number of items that have not run
+	clear string // a statement that removes all items
 }
+
+const defaults = "River, defaults"
 
 var queues = []queue{
 	ours("reconcile", 0),
 	ours("reconcile, Ahead 64", 64),
 	rivers("River, least cool-down", time.Millisecond),
-	rivers("River, defaults", 0),
+	rivers(defaults, 0),
 	skipLocked,
 }
 
@@ -47,21 +49,15 @@ func ours(name string, ahead int) queue {
 	}
 	return queue{
 		name:   name,
-		tables: "reconcile",
 		left:   "SELECT (SELECT count(*) FROM reconcile.item) + (SELECT count(*) FROM reconcile.event)",
+		clear:  "TRUNCATE reconcile.item, reconcile.event",
 		create: func(ctx context.Context, pool *pgxpool.Pool) error { return postgres.Migrate(ctx, pool, "") },
-		open: func(ctx context.Context, pool *pgxpool.Pool) (func(string), func(context.Context, []string) error, error) {
-			q, err := open(ctx, pool)
-			if err != nil {
-				return nil, nil, err
-			}
-			return q.Enqueue, func(ctx context.Context, items []string) error { return q.EnqueueContext(ctx, items...) }, nil
+		open: func(ctx context.Context, pool *pgxpool.Pool) (func(string), func([]string)) {
+			q := get(open(ctx, pool))
+			return q.Enqueue, func(items []string) { must(q.EnqueueContext(ctx, items...)) }
 		},
 		work: func(ctx context.Context, pool *pgxpool.Pool, workers int, run func(string)) error {
-			q, err := open(ctx, pool)
-			if err != nil {
-				return err
-			}
+			q := get(open(ctx, pool))
 			r := reconcile.Reconciler[string]{Queue: q, Workers: workers, Reconcile: func(_ context.Context, item string) error {
 				run(item)
 				return nil
@@ -88,36 +84,23 @@ func (job) InsertOpts() river.InsertOpts {
 func rivers(name string, coolDown time.Duration) queue {
 	quiet := slog.New(slog.DiscardHandler)
 	return queue{
-		name:   name,
-		tables: "public",
-		left:   "SELECT count(*) FROM river_job WHERE state <> 'completed'",
+		name:  name,
+		left:  "SELECT count(*) FROM river_job WHERE state <> 'completed'",
+		clear: "TRUNCATE river_job",
 		create: func(ctx context.Context, pool *pgxpool.Pool) error {
-			m, err := rivermigrate.New(riverpgxv5.New(pool), &rivermigrate.Config{Logger: quiet})
-			if err != nil {
-				return err
-			}
-			_, err = m.Migrate(ctx, rivermigrate.DirectionUp, nil)
+			m := get(rivermigrate.New(riverpgxv5.New(pool), &rivermigrate.Config{Logger: quiet}))
+			_, err := m.Migrate(ctx, rivermigrate.DirectionUp, nil)
 			return err
 		},
-		open: func(ctx context.Context, pool *pgxpool.Pool) (func(string), func(context.Context, []string) error, error) {
-			c, err := river.NewClient(riverpgxv5.New(pool), &river.Config{Logger: quiet})
-			if err != nil {
-				return nil, nil, err
-			}
-			event := func(item string) {
-				if _, err := c.Insert(ctx, job{item}, nil); err != nil {
-					panic(err)
-				}
-			}
-			batch := func(ctx context.Context, items []string) error {
+		open: func(ctx context.Context, pool *pgxpool.Pool) (func(string), func([]string)) {
+			c := get(river.NewClient(riverpgxv5.New(pool), &river.Config{Logger: quiet}))
+			return func(item string) { get(c.Insert(ctx, job{item}, nil)) }, func(items []string) {
 				jobs := make([]river.InsertManyParams, len(items))
 				for i, item := range items {
 					jobs[i].Args = job{item}
 				}
-				_, err := c.InsertManyFast(ctx, jobs)
-				return err
+				get(c.InsertManyFast(ctx, jobs))
 			}
-			return event, batch, nil
 		},
 		work: func(ctx context.Context, pool *pgxpool.Pool, workers int, run func(string)) error {
 			all := river.NewWorkers()
@@ -125,16 +108,11 @@ func rivers(name string, coolDown time.Duration) queue {
 				run(j.Args.Item)
 				return nil
 			}))
-			c, err := river.NewClient(riverpgxv5.New(pool), &river.Config{
+			c := get(river.NewClient(riverpgxv5.New(pool), &river.Config{
 				Logger: quiet, Workers: all, FetchCooldown: coolDown,
 				Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: workers}},
-			})
-			if err != nil {
-				return err
-			}
-			if err := c.Start(ctx); err != nil {
-				return err
-			}
+			}))
+			must(c.Start(ctx))
 			<-ctx.Done()
 			<-c.Stopped()
 			return nil
@@ -145,34 +123,25 @@ func rivers(name string, coolDown time.Duration) queue {
 // skipLocked is the table that is often written by hand: a worker holds a row in a transaction
 // during the run. An idle worker asks each 100 ms.
 var skipLocked = queue{
-	name:   "SKIP LOCKED",
-	tables: "public",
-	left:   "SELECT count(*) FROM job",
+	name:  "SKIP LOCKED",
+	left:  "SELECT count(*) FROM job",
+	clear: "TRUNCATE job",
 	create: func(ctx context.Context, pool *pgxpool.Pool) error {
 		_, err := pool.Exec(ctx, "CREATE TABLE job (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, item text NOT NULL UNIQUE)")
 		return err
 	},
-	open: func(ctx context.Context, pool *pgxpool.Pool) (func(string), func(context.Context, []string) error, error) {
-		batch := func(ctx context.Context, items []string) error {
-			_, err := pool.Exec(ctx, "INSERT INTO job (item) SELECT unnest($1::text[]) ON CONFLICT DO NOTHING", items)
-			return err
+	open: func(ctx context.Context, pool *pgxpool.Pool) (func(string), func([]string)) {
+		batch := func(items []string) {
+			get(pool.Exec(ctx, "INSERT INTO job (item) SELECT unnest($1::text[]) ON CONFLICT DO NOTHING", items))
 		}
-		event := func(item string) {
-			if err := batch(ctx, []string{item}); err != nil {
-				panic(err)
-			}
-		}
-		return event, batch, nil
+		return func(item string) { batch([]string{item}) }, batch
 	},
 	work: func(ctx context.Context, pool *pgxpool.Pool, workers int, run func(string)) error {
-		one := func() (found bool, err error) {
-			err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		one := func() (found bool) {
+			err := pgx.BeginFunc(context.Background(), pool, func(tx pgx.Tx) error {
 				var id int64
 				var item string
 				err := tx.QueryRow(ctx, "SELECT id, item FROM job ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED").Scan(&id, &item)
-				if err == pgx.ErrNoRows {
-					return nil
-				}
 				if err != nil {
 					return err
 				}
@@ -181,33 +150,22 @@ var skipLocked = queue{
 				_, err = tx.Exec(ctx, "DELETE FROM job WHERE id = $1", id)
 				return err
 			})
-			return found, err
+			if err != nil && !errors.Is(err, pgx.ErrNoRows) && ctx.Err() == nil {
+				panic(err)
+			}
+			return found
 		}
 		var all sync.WaitGroup
-		errs := make([]error, workers)
-		for i := range workers {
+		for range workers {
 			all.Go(func() {
 				for ctx.Err() == nil {
-					found, err := one()
-					if err != nil && ctx.Err() == nil {
-						errs[i] = fmt.Errorf("a worker ended: %w", err)
-						return
-					}
-					if !found {
-						select {
-						case <-ctx.Done():
-						case <-time.After(100 * time.Millisecond):
-						}
+					if !one() {
+						time.Sleep(100 * time.Millisecond)
 					}
 				}
 			})
 		}
 		all.Wait()
-		for _, err := range errs {
-			if err != nil {
-				return err
-			}
-		}
 		return nil
 	},
 }

@@ -83,11 +83,9 @@ func (s *server) crash() {
 // that for a full disk.
 func (s *server) limitFiles(size string) {
 	pid := strconv.Itoa(s.PID())
-	children := strings.Fields(string(get(os.ReadFile("/proc/" + pid + "/task/" + pid + "/children"))))
-	for _, p := range append(children, pid) {
-		if err := run("prlimit", "--pid", p, "--fsize="+size+":"); p == pid { // A child may have ended.
-			must(err)
-		}
+	must(run("prlimit", "--pid", pid, "--fsize="+size+":")) // and of the processes that it starts
+	for _, child := range strings.Fields(string(get(os.ReadFile("/proc/" + pid + "/task/" + pid + "/children")))) {
+		_ = run("prlimit", "--pid", child, "--fsize="+size+":") // It may have ended.
 	}
 }
 

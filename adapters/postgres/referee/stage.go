@@ -237,7 +237,7 @@ func (st *stage) settle(ctx context.Context) (quiet time.Duration, lost, disorde
 			(SELECT count(*) FROM actual WHERE disorder),
 			(SELECT count(*) FROM reconcile.item WHERE NOT (recheck AND due > now())) + (SELECT count(*) FROM reconcile.event)`).Scan(&lost, &disorder, &left))
 		quiet = time.Since(began)
-		if left == 0 || quiet > 4*time.Minute {
+		if left == 0 || quiet > 10*time.Minute {
 			return quiet, lost, disorder, left
 		}
 		time.Sleep(100 * time.Millisecond)

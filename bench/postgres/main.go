@@ -253,7 +253,7 @@ func (b *bench) drain(ctx context.Context, processes int, longest time.Duration)
 
 func (b *bench) speed(ctx context.Context, processes int) []float64 {
 	get(b.pool.Exec(ctx, b.clear))
-	b.store(60_000)
+	b.store(20_000)
 	return []float64{b.drain(ctx, processes, 4*time.Second)}
 }
 

@@ -235,7 +235,7 @@ func (st *stage) settle(ctx context.Context) (quiet time.Duration, lost, disorde
 	for {
 		must(st.admin.QueryRow(ctx, `SELECT (SELECT count(*) FROM desired LEFT JOIN actual USING (item) WHERE actual.version IS DISTINCT FROM desired.version),
 			(SELECT count(*) FROM actual WHERE disorder),
-			(SELECT count(*) FROM reconcile.item WHERE NOT (recheck AND due > now())) + (SELECT count(*) FROM reconcile.event)`).Scan(&lost, &disorder, &left))
+			(SELECT count(*) FROM reconcile.item WHERE queue = $1 AND NOT (recheck AND due > now())) + (SELECT count(*) FROM reconcile.event)`, queueName).Scan(&lost, &disorder, &left))
 		quiet = time.Since(began)
 		if left == 0 || quiet > 10*time.Minute {
 			return quiet, lost, disorder, left

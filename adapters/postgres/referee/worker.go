@@ -77,6 +77,11 @@ func work(j job) error {
 	if q == nil {
 		return nil
 	}
+	leads := make(chan struct{})
+	go func() {
+		defer close(leads)
+		lead(ctx, dial(j), postgres.Config{Pool: pool, Name: queueName, Lease: lease, Poll: 2 * time.Second})
+	}()
 	clients := make(chan *client, slots)
 	for range slots {
 		clients <- dial(j)
@@ -90,9 +95,31 @@ func work(j job) error {
 		},
 	}
 	err := r.Run(ctx)
+	<-leads
 	stop, cancel := context.WithTimeout(context.Background(), 8*time.Second)
 	defer cancel()
 	return errors.Join(err, q.Close(stop))
+}
+
+// lead is a candidate until ctx is done. A term is as a run of an item of its own. Some end before
+// their lease does.
+func lead(ctx context.Context, c *client, cfg postgres.Config) {
+	candidate := postgres.Elect(cfg, reconcile.RunFunc(func(ctx context.Context) error {
+		fence := postgres.Fence(ctx)
+		c.notify(call{Op: "enter", Item: "leader", Fence: fence})
+		defer c.notify(call{Op: "leave", Item: "leader", Fence: fence})
+		select {
+		case <-ctx.Done():
+		case <-time.After(rand.N(4 * lease)):
+		}
+		return nil
+	}))
+	for ctx.Err() == nil {
+		if err := candidate.Run(ctx); err != nil {
+			slog.Warn("no candidate", "err", err)
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
 }
 
 // reconcileItem reads the version of the item that is desired, and writes it as the actual one.

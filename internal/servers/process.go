@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,6 +31,7 @@ type Process struct {
 	Env   []string                    // besides the environment of this process
 	Ready func(context.Context) error // see Retry: it returns nil when the server answers
 	User  string                      // On Linux, the user to run as; empty means that of this process
+	Log   io.Writer                   // gets the output too; nil means that only Output has it
 
 	mu     sync.Mutex // guards the fields below, and is held while the process starts or ends
 	run    *run       // nil before the first Start
@@ -66,7 +68,11 @@ func (p *Process) Start(ctx context.Context) error {
 	name := filepath.Base(p.Path)
 	cmd := exec.Command(p.Path, p.Args...)
 	cmd.Env = append(os.Environ(), p.Env...)
-	cmd.Stdout, cmd.Stderr = &p.output, &p.output
+	cmd.Stdout = io.Writer(&p.output)
+	if p.Log != nil {
+		cmd.Stdout = io.MultiWriter(&p.output, p.Log)
+	}
+	cmd.Stderr = cmd.Stdout
 	attr, err := childAttr(p.User)
 	if err != nil {
 		return err
@@ -157,6 +163,28 @@ func (p *Process) Stop() {
 	case <-time.After(10 * time.Second):
 		p.killLocked()
 	}
+}
+
+// Run starts the process, unless it runs, and waits until it ends. It stops the process when
+// ctx is done, and then returns nil. It can be called again.
+func (p *Process) Run(ctx context.Context) error {
+	if err := p.Start(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	stopped := make(chan struct{})
+	running := context.AfterFunc(ctx, func() {
+		defer close(stopped)
+		p.Stop()
+	})
+	err := p.Wait()
+	if !running() {
+		<-stopped
+		return nil
+	}
+	return fmt.Errorf("%s has ended: %v", filepath.Base(p.Path), err)
 }
 
 // Wait waits until the process has ended, and says how.

@@ -81,15 +81,11 @@ func (l *local) close() {
 
 // replica prepares a replica on the servers, and returns the address of its page.
 func (l *local) replica(args ...string) (p *servers.Process, address string, err error) {
-	path, err := os.Executable()
-	if err != nil {
-		return nil, "", err
-	}
 	if address, _, err = servers.HoldPort(); err != nil {
 		return nil, "", err
 	}
 	return &servers.Process{
-		Path:  path,
+		Path:  os.Args[0],
 		Args:  append([]string{"-endpoint", l.endpoint, "-http", address}, args...),
 		Env:   []string{"DATABASE_URL=" + l.postgres.URL() + "&pool_max_conns=16", "AWS_ACCESS_KEY_ID=example", "AWS_SECRET_ACCESS_KEY=" + l.key},
 		Ready: func(ctx context.Context) error { return answers(ctx, "http://"+address+"/metrics") },

@@ -7,6 +7,9 @@
 //	go run . -local                # all on this machine: PostgreSQL, S3, two replicas
 //	go run . -endpoint URL         # a replica, on other servers
 //	go run . -h                    # all flags
+//
+// The database is that of DATABASE_URL. The keys of the store come from AWS_ACCESS_KEY_ID and
+// AWS_SECRET_ACCESS_KEY, or from ~/.aws/credentials.
 package main
 
 import (
@@ -17,7 +20,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"regexp"
 	"syscall"
 	"time"
 
@@ -30,20 +32,6 @@ type options struct {
 	period, deleteAfter, lease              time.Duration
 	local                                   bool
 }
-
-const usage = `Usage: go run . [flags]
-
-Keeps the buckets of an S3 store as the rows of the table bucket say, until Ctrl-C.
-Run it on two machines: one replica leads, and if it dies, the other takes over.
-
-The database is that of DATABASE_URL, such as
-postgres://user@host/db?pool_max_conns=16. The keys of the store come from
-AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or from ~/.aws/credentials.
-
-It changes only buckets that have its tag reconcile-owner, and desired buckets that
-are empty and have no tags. It deletes only buckets whose row is marked.
-
-`
 
 func main() {
 	o, err := parse(os.Args[1:])
@@ -72,7 +60,7 @@ func runReplica(ctx context.Context, o options) error {
 	}
 	defer pool.Close()
 	if most := pool.Config().MaxConns; most < 16 {
-		return fmt.Errorf("DATABASE_URL allows %d connections, want pool_max_conns=16 or more: 8 for the runs, 6 for the lease, and listings", most)
+		return fmt.Errorf("DATABASE_URL allows %d connections, want pool_max_conns=16 or more: 8 for the runs, 5 for the lease, and listings", most)
 	}
 	s := &service{options: o, table: table{pool}}
 	if s.store, err = openStore(o.endpoint, o.region, o.owner); err != nil {
@@ -87,10 +75,6 @@ func runReplica(ctx context.Context, o options) error {
 // parse reads the flags. If they ask for help, it ends the process.
 func parse(args []string) (o options, err error) {
 	f := flag.NewFlagSet("buckets", flag.ExitOnError)
-	f.Usage = func() {
-		fmt.Fprint(f.Output(), usage)
-		f.PrintDefaults()
-	}
 	f.BoolVar(&o.local, "local", false, "start PostgreSQL, an S3 gateway and two replicas on this machine")
 	f.StringVar(&o.http, "http", "127.0.0.1:8080", "serve the page and /metrics at `ADDRESS`")
 	f.StringVar(&o.endpoint, "endpoint", "", "the `URL` of the S3 store; not with -local")
@@ -108,14 +92,10 @@ func parse(args []string) (o options, err error) {
 		err = errors.New("want -local, or the -endpoint of an S3 store")
 	case !o.local && o.database == "":
 		err = errors.New("DATABASE_URL is not set, want a URL as postgres://user@host/db?pool_max_conns=16")
-	case !validOwner.MatchString(o.owner):
-		err = fmt.Errorf("-owner is %q, want 1 to 100 letters, digits, spaces and + - = . _ : / @", o.owner)
+	case o.owner == "":
+		err = errors.New("-owner is empty: all buckets without an owner would be ours")
 	case o.period < 10*time.Millisecond || o.deleteAfter < 10*time.Millisecond:
 		err = fmt.Errorf("-period is %v and -delete-after %v, want 10ms or more", o.period, o.deleteAfter)
-	case o.lease < time.Second:
-		err = fmt.Errorf("-lease is %v, want 1s or more", o.lease)
 	}
 	return o, err
 }
-
-var validOwner = regexp.MustCompile(`^[A-Za-z0-9 +=._:/@-]{1,100}$`)

@@ -12,12 +12,9 @@ CREATE TABLE IF NOT EXISTS bucket (
 -- the columns, so that a write of the status is no event.
 CREATE OR REPLACE FUNCTION bucket_changes() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-	PERFORM pg_notify('buckets', COALESCE(NEW.name, OLD.name));
-	IF TG_OP = 'DELETE' THEN
-		RETURN OLD;
-	END IF;
+	PERFORM pg_notify('buckets', NEW.name);
 	NEW.status := 'pending';
 	RETURN NEW;
 END $$;
-CREATE OR REPLACE TRIGGER changes BEFORE INSERT OR DELETE OR UPDATE OF name, versioning, team, deleted ON bucket
+CREATE OR REPLACE TRIGGER changes BEFORE INSERT OR UPDATE OF name, versioning, team, deleted ON bucket
 	FOR EACH ROW EXECUTE FUNCTION bucket_changes();

@@ -55,11 +55,15 @@ func (s *service) term(ctx context.Context) error {
 		Reconcile: func(ctx context.Context, name string) error {
 			call, cancel := context.WithTimeout(ctx, callTimeout)
 			defer cancel()
+			r, found, _ := s.table.lookup(call, name, row{})
 			err := set.Reconcile(call, name)
-			if outcome, _ := reconcile.Classify(err, 1, nil); outcome.Failed() && ctx.Err() == nil {
-				err = errors.Join(err, s.table.setFailed(ctx, name, err))
+			if !found {
+				return err
 			}
-			return err
+			if err == nil && r.Deleted { // or no listing has shown the bucket yet
+				err = s.store.gone(call, name, s.period)
+			}
+			return s.table.report(ctx, r, err)
 		},
 		Workers:  8,
 		Timeout:  callTimeout + 10*time.Second, // the rest is for the status
@@ -68,8 +72,7 @@ func (s *service) term(ctx context.Context) error {
 		OnResult: loop.OnResult(nil),
 	}
 	var metrics promadapter.Collector
-	err := errors.Join(promadapter.Instrument(&metrics, runs), promadapter.AddPending(&metrics, "buckets", queue), metrics.AddListing("buckets", set))
-	if err != nil {
+	if err := errors.Join(promadapter.Instrument(&metrics, runs), promadapter.AddPending(&metrics, "buckets", queue), metrics.AddListing("buckets", set)); err != nil {
 		return reconcile.Terminal(err)
 	}
 	registry := prometheus.NewRegistry()
@@ -96,42 +99,25 @@ const callTimeout = 30 * time.Second
 
 // set returns the Set of all buckets.
 func (s *service) set(queue reconcile.Enqueuer[string]) *keep.Set[string, row, bucket] {
-	var existing map[string]bucket // Desired is called after Actual
 	return &keep.Set[string, row, bucket]{
 		Name:  "buckets",
 		Queue: queue,
-		Actual: func(ctx context.Context) (all map[string]bucket, err error) {
-			all, err = s.store.list(ctx)
-			existing = all
-			return all, err
-		},
 		Desired: func(ctx context.Context) (map[string]row, error) {
 			all, err := s.table.list(ctx)
-			var gone []string
 			for name, r := range all {
-				if _, exists := existing[name]; r.Deleted && !exists {
-					gone = append(gone, name)
+				if r.Deleted && !r.Done { // its bucket may be gone already, which no listing offers
+					queue.Offer(name)
 				}
 			}
-			return all, errors.Join(err, s.table.setDeleted(ctx, gone...))
+			return all, err
 		},
-		InSync: func(r row, b bucket) bool { return r.OK && r.bucket == b },
-		Absent: func(r row) bool { return r.Deleted },
-		Lookup: s.table.lookup,
-		Ensure: func(ctx context.Context, name string, r row) error {
-			if err := s.store.ensure(ctx, name, r.bucket); err != nil {
-				return err
-			}
-			return s.table.setInSync(ctx, name, r)
-		},
-		Delete: func(ctx context.Context, name string, _ bucket) error {
-			if err := s.store.remove(ctx, name); err != nil {
-				return err
-			}
-			return s.table.setDeleted(ctx, name)
-		},
+		Actual:      s.store.list,
+		InSync:      func(r row, b bucket) bool { return r.Done && r.bucket == b },
+		Absent:      func(r row) bool { return r.Deleted },
+		Lookup:      s.table.lookup,
+		Ensure:      func(ctx context.Context, name string, r row) error { return s.store.ensure(ctx, name, r.bucket) },
+		Delete:      func(ctx context.Context, name string, _ bucket) error { return s.store.remove(ctx, name) },
 		Period:      s.period,
-		Jitter:      0.1,
 		Resync:      -1, // a listing shows all that Ensure corrects
 		DeleteAfter: s.deleteAfter,
 	}

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,9 +25,8 @@ type bucket struct {
 	Team       string
 }
 
-// ownerTag marks the buckets of a service: all that it may delete.
 const (
-	ownerTag = "reconcile-owner"
+	ownerTag = "reconcile-owner" // marks the buckets that the service may delete
 	teamTag  = "team"
 )
 
@@ -88,24 +86,20 @@ func (s store) list(ctx context.Context) (map[string]bucket, error) {
 
 var errNoBucket = errors.New("there is no such bucket")
 
-// read returns a bucket and its tags. Of the bucket of another owner it reads only the tags.
+// read returns a bucket and its tags.
 func (s store) read(ctx context.Context, name string) (b bucket, all map[string]string, err error) {
 	set, err := s.client.GetBucketTagging(ctx, name)
 	switch code(err) {
+	case "":
+		if err != nil {
+			return b, nil, fmt.Errorf("reading the tags: %w", err)
+		}
+		all = set.ToMap()
 	case minio.NoSuchBucket:
 		return b, nil, errNoBucket
 	case "NoSuchTagSet", "NoSuchTagSetError":
-		err = nil
-	case "":
-		if err == nil {
-			all = set.ToMap()
-		}
-	}
-	if err != nil {
+	default:
 		return b, nil, fmt.Errorf("reading the tags: %w", err)
-	}
-	if owner := all[ownerTag]; owner != "" && owner != s.owner {
-		return b, all, nil
 	}
 	versioning, err := s.client.GetBucketVersioning(ctx, name)
 	if err != nil {
@@ -131,9 +125,6 @@ func (s store) ensure(ctx context.Context, name string, want bucket) error {
 	}
 	if err := s.mayTake(ctx, name, all); err != nil {
 		return err
-	}
-	if now == want && all[ownerTag] == s.owner {
-		return nil
 	}
 	if now.Team != want.Team || all[ownerTag] != s.owner {
 		if err := s.setTags(ctx, name, all, want.Team); err != nil {
@@ -211,11 +202,20 @@ func (s store) remove(ctx context.Context, name string) error {
 	return nil
 }
 
+// gone returns nil if the owner has no such bucket, and otherwise waits for the next listing.
+func (s store) gone(ctx context.Context, name string, period time.Duration) error {
+	_, all, err := s.read(ctx, name)
+	if err == errNoBucket || err == nil && all[ownerTag] != s.owner {
+		return nil
+	}
+	return errors.Join(err, reconcile.RequeueWithin(period))
+}
+
 // code returns the code of an error of the store, "" if err is no answer of the store.
 func code(err error) string {
 	var answer minio.ErrorResponse
 	if errors.As(err, &answer) {
-		return cmp.Or(answer.Code, answer.Message)
+		return answer.Code
 	}
 	return ""
 }

@@ -6,13 +6,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -23,8 +22,6 @@ import (
 
 	"github.com/reconkernel/reconcile/internal/servers"
 )
-
-// The tests run replicas as processes, on real servers: see newLocal.
 
 // asProgram in the environment makes the test binary the program itself.
 const asProgram = "RECONCILE_BUCKETS_TEST_AS_PROGRAM"
@@ -148,6 +145,12 @@ func (c *client) tag(name string, set map[string]string) {
 	c.must(c.s3.SetBucketTagging(c.t.Context(), name, all))
 }
 
+func (c *client) put(name, key string) {
+	c.t.Helper()
+	_, err := c.s3.PutObject(c.t.Context(), name, key, strings.NewReader("data"), 4, minio.PutObjectOptions{})
+	c.must(err)
+}
+
 // A world is the servers, and a client of them.
 type world struct {
 	*client
@@ -168,79 +171,46 @@ func newWorld(t *testing.T) *world {
 // A replica is the program at work.
 type replica struct {
 	*servers.Process
-	t       *testing.T
+	*client
 	address string
-	log     journal
 }
 
 // start starts a replica that lists ten times a second.
-func (w *world) start(args ...string) *replica {
+func (w *world) start(args ...string) replica {
 	w.t.Helper()
-	r := &replica{t: w.t}
-	var err error
-	r.Process, r.address, err = w.replica(append([]string{"-period", "100ms"}, args...)...)
+	p, address, err := w.replica(append([]string{"-period", "100ms"}, args...)...)
 	w.must(err)
-	w.t.Cleanup(r.Kill)
-	r.Log = &r.log
-	w.must(r.Start(w.t.Context()))
-	return r
+	w.t.Cleanup(p.Kill)
+	p.Log = nil
+	w.must(p.Start(w.t.Context()))
+	return replica{p, w.client, address}
 }
 
-// line waits for a line of the log, after those that were waited for, with all these texts.
-func (r *replica) line(texts ...string) {
+// logs waits until n lines of the log have all these texts.
+func (r replica) logs(n int, texts ...string) {
 	r.t.Helper()
-	if !r.log.wait(texts) {
-		r.t.Fatalf("after %v, the log has no more lines with %q; it is\n%s", patience, texts, r.Output())
-	}
-}
-
-// A journal has the lines of a log.
-type journal struct {
-	mu    sync.Mutex // guards the fields below
-	lines []string   // that nobody has waited for
-	rest  []byte     // of the last line
-	more  chan struct{}
-}
-
-func (j *journal) Write(text []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.rest = append(j.rest, text...)
-	for {
-		line, rest, ok := bytes.Cut(j.rest, []byte("\n"))
-		if !ok {
-			break
-		}
-		j.lines, j.rest = append(j.lines, string(line)), rest
-	}
-	if j.more != nil {
-		close(j.more)
-		j.more = nil
-	}
-	return len(text), nil
-}
-
-func (j *journal) wait(texts []string) bool {
-	late := time.After(patience)
-	for {
-		j.mu.Lock()
-		for len(j.lines) > 0 {
-			line := j.lines[0]
-			j.lines = j.lines[1:]
+	r.until(func(context.Context) error {
+		found := 0
+		for line := range strings.Lines(r.Output()) {
 			if !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(line, text) }) {
-				j.mu.Unlock()
-				return true
+				found++
 			}
 		}
-		if j.more == nil {
-			j.more = make(chan struct{})
+		if found < n {
+			return fmt.Errorf("%d lines of the log have %q, want %d; it is\n%s", found, texts, n, r.Output())
 		}
-		more := j.more
-		j.mu.Unlock()
-		select {
-		case <-more:
-		case <-late:
-			return false
+		return nil
+	})
+}
+
+// metric waits until a series of the leader has a value.
+func (r replica) metric(name string, want int) {
+	r.t.Helper()
+	r.until(func(context.Context) error {
+		_, text := get(r.t, "http://"+r.address+"/metrics")
+		if !regexp.MustCompile(fmt.Sprintf(`(?m)^%s\{.*\} %d$`, name, want)).MatchString(text) {
+			return fmt.Errorf("%s is not %d:\n%s", name, want, text)
 		}
-	}
+		return nil
+	})
 }

@@ -12,14 +12,16 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/postgres"
 )
 
 // A row is the desired state of a bucket. The zero row is a bucket without settings.
 type row struct {
+	Name string
 	bucket
 	Deleted bool // the mark: it must not exist
-	OK      bool // the status says that the bucket is in sync
+	Done    bool // the status is ok, or deleted
 }
 
 // A table has the rows. Its writes are guarded: only the leader's are committed, also if a
@@ -47,68 +49,53 @@ func (t table) create(ctx context.Context) error {
 	})
 }
 
-const columns = "SELECT name, versioning, team, deleted, status = 'ok' FROM bucket"
+const query = "SELECT name, versioning, team, deleted, status IN ('ok', 'deleted') AS done FROM bucket"
 
 // list returns all rows.
 func (t table) list(ctx context.Context) (map[string]row, error) {
-	rows, err := t.pool.Query(ctx, columns)
-	if err != nil {
-		return nil, err
+	rows, _ := t.pool.Query(ctx, query) // CollectRows returns its error
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByName[row])
+	desired := make(map[string]row, len(all))
+	for _, r := range all {
+		desired[r.Name] = r
 	}
-	all := map[string]row{}
-	var name string
-	var r row
-	_, err = pgx.ForEachRow(rows, []any{&name, &r.Versioning, &r.Team, &r.Deleted, &r.OK}, func() error {
-		all[name] = r
-		return nil
-	})
-	return all, err
+	return desired, err
 }
-
-var errNoRow = errors.New("the table has no row of it; insert it again or, if the bucket must go, with deleted = true")
 
 // lookup returns the row of one bucket. A bucket without a row is an error, and not a bucket
 // to delete: rows get lost, in a restore from a backup or by a DELETE without its WHERE.
-func (t table) lookup(ctx context.Context, name string, _ row) (r row, ok bool, err error) {
-	err = t.pool.QueryRow(ctx, columns+" WHERE name = $1", name).Scan(&name, &r.Versioning, &r.Team, &r.Deleted, &r.OK)
+func (t table) lookup(ctx context.Context, name string, _ row) (row, bool, error) {
+	rows, _ := t.pool.Query(ctx, query+" WHERE name = $1", name)
+	r, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[row])
 	if errors.Is(err, pgx.ErrNoRows) {
-		err = errNoRow
+		err = errors.New("the table has no row of it; insert it again or, if the bucket must go, with deleted = true")
 	}
 	return r, err == nil, err
 }
 
-// setInSync sets the status to ok, unless the row has changed since it was read. Its change is
-// an event then.
-func (t table) setInSync(ctx context.Context, name string, r row) error {
-	if r.OK {
-		return nil
+// report writes the result of a run of a row into its status, and returns the result. If the
+// row has changed since it was read, it writes nothing: that change is an event.
+func (t table) report(ctx context.Context, r row, result error) error {
+	status := "ok"
+	outcome, _ := reconcile.Classify(result, 1, nil)
+	switch {
+	case outcome.Failed():
+		status = result.Error()
+	case result != nil:
+		return result // it waits
+	case r.Deleted:
+		status = "deleted"
 	}
-	return t.write(ctx, "UPDATE bucket SET status = 'ok' WHERE name = $1 AND versioning = $2 AND team = $3 AND NOT deleted", name, r.Versioning, r.Team)
-}
-
-// setFailed sets the status to an error.
-func (t table) setFailed(ctx context.Context, name string, failure error) error {
-	return t.write(ctx, "UPDATE bucket SET status = $2 WHERE name = $1 AND status <> $2", name, failure.Error())
-}
-
-// setDeleted sets the status of marked rows whose bucket does not exist.
-func (t table) setDeleted(ctx context.Context, names ...string) error {
-	if len(names) == 0 {
-		return nil
-	}
-	return t.write(ctx, "UPDATE bucket SET status = 'deleted' WHERE name = ANY($1) AND deleted AND status <> 'deleted'", names)
-}
-
-func (t table) write(ctx context.Context, statement string, args ...any) error {
 	err := pgx.BeginFunc(ctx, t.pool, func(tx pgx.Tx) error {
 		if err := postgres.Guard(ctx, tx); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, statement, args...)
+		_, err := tx.Exec(ctx, "UPDATE bucket SET status = $1 WHERE name = $2 AND versioning = $3 AND team = $4 AND deleted = $5 AND status <> $1",
+			status, r.Name, r.Versioning, r.Team, r.Deleted)
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("writing the status: %w", err)
+		err = fmt.Errorf("writing the status: %w", err)
 	}
-	return nil
+	return errors.Join(result, err)
 }

@@ -22,18 +22,20 @@
 //     that of the kernel's model, step by step (TestLockstep). [Queue] names the exceptions.
 //  2. When a run of an item, or a term of a leader, begins, the context of each earlier one has
 //     ended: also in a process that was stopped (TestElectFrozen) or cut off (TestElectCutOff).
-//     An item is not freed by an old view of the leases (TestRowsChangeDuringAStatement). Runs
+//     An item is not freed by an old view of the leases (TestRowsChangeDuringAStatement), nor
+//     taken by a process that still runs it (TestRunIsNotBesideItself). Runs
 //     of a Reconciler that has a Grace end with the term only if its queue is [Held] (TestHeld).
 //  3. A run that ended late cannot write: a transaction with [Guard] is committed only while the
-//     item is this run's, and another process has the item only after it (TestGuard).
+//     item is this run's, and another process has the item only after it (TestGuard), also if
+//     fences are used again (TestFenceIsUsedAgain).
 //  4. A restart of the server within the lease ends no run and no term (TestElectRestart).
 //  5. An event that was stored is followed by a run that began after it, also if the event came
 //     while the item was given back (TestRowsChangeDuringAStatement), or in a transaction of the
 //     user (TestEnqueueTx). An item that was taken by a request without an answer is freed
 //     (TestFreesItemsOfALostAnswer).
 //  6. [Queue.EnqueueTx] waits for no other transaction, in any isolation level (TestEnqueueTx).
-//  7. An orderly stop gives everything back at once, once the runs have ended (TestClose,
-//     TestElectHandsOver).
+//  7. An orderly stop gives everything back at once, once the runs have ended, and notifies the
+//     other processes (TestClose, TestCloseNotifies, TestElectHandsOver).
 //  8. If a row in flight is deleted by hand, or lost in a failover, its run or term ends within a
 //     quarter of the lease (TestRunEndsWhenItsRowIsGone, TestElectRowDeleted).
 //

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/reconkernel/reconcile"
-	"github.com/reconkernel/reconcile/adapters/kube/internal/held"
+	"github.com/reconkernel/reconcile/internal/held"
 	"github.com/reconkernel/reconcile/supervise"
 )
 

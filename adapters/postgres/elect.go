@@ -12,22 +12,25 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/internal/held"
 	"github.com/reconkernel/reconcile/supervise"
 )
 
 // Elect returns a Candidate, a Runner that runs r in one process of many: the one that leads.
 // All candidates for a lease have the same Config.Name. To lead is to have the one item of a
-// [Queue] in flight, so the lease, its deadline and [Fence] are those of a run, and [Guard] works in a term.
+// [Queue] in flight, so the lease, its deadline and [Fence] are those of a run, and [Guard]
+// works in a term.
 //
 // A leader that dies is followed after Config.Lease and a quarter of it at most. If a leader
-// cannot renew its lease, the context of r ends with [reconcile.ErrLeaseLost] as its cause,
-// a quarter of Config.Lease before another process may lead. When r has returned, the process
-// is a candidate again. R has this quarter to return. If it takes longer, Elect logs that again
-// and again, and does not end the process; another process leads then. If ctx is done, the lease is renewed until r has
-// returned, and then another process leads at once.
+// cannot renew its lease, the context of r ends with [reconcile.ErrLeaseLost] as its cause, a
+// quarter of Config.Lease before another process may lead. When r has returned, the process is
+// a candidate again. R has this quarter to return. If it takes longer, Elect logs that again
+// and again, and does not end the process; another process leads then. If ctx is done, the
+// lease is renewed until r has returned, and then another process leads at once.
 //
-// R runs once in each term, so it has to be a Runner that can run more than once: see [EachTerm]
-// for a Group. If r returns by itself, or panics, the lease is given back, and Run returns the error of r.
+// R runs once in each term, so it has to be a Runner that can run more than once: see
+// [EachTerm] for a Group. If r returns by itself, or panics, the lease is given back, and Run
+// returns the error of r.
 //
 // Elect ends only the context of r. In it, a Reconciler that has a Grace lets its runs
 // continue, and one in a Group takes items for up to a second. Its Queue has to be [Held].
@@ -43,7 +46,7 @@ type Candidate struct {
 // IsLeader reports whether r runs, and the lease is ours. It may be called from any goroutine.
 func (c *Candidate) IsLeader() bool {
 	t := c.term.Load()
-	return t != nil && !t.isOver()
+	return t != nil && !t.Over()
 }
 
 // Unwrap returns r, so that a Group knows whether it is a Reconciler.
@@ -116,8 +119,6 @@ func openLease(ctx context.Context, cfg Config) (*Queue[string], error) {
 // leader is the item of the queue.
 const leader = "leader"
 
-type termKey struct{}
-
 // lead runs the Runner for a term. It reports whether the lease was lost.
 func (c *Candidate) lead(ctx context.Context, q *Queue[string]) (lost bool, err error) {
 	term := q.leased(ctx, leader)
@@ -127,11 +128,11 @@ func (c *Candidate) lead(ctx context.Context, q *Queue[string]) (lost bool, err 
 	var watch sync.WaitGroup
 	watch.Go(func() { warnLate(q, term, ended) })
 	// Restart is for panics, and returns nil for the error of the context.
-	err = supervise.Restart(reconcile.NoRetry, c.runner).Run(context.WithValue(term, termKey{}, term))
+	err = supervise.Restart(reconcile.NoRetry, c.runner).Run(held.With(term, term))
 	close(ended)
 	watch.Wait()
 	c.term.Store(nil)
-	lost = ctx.Err() == nil && term.isOver()
+	lost = ctx.Err() == nil && term.Over()
 	q.Requeue(leader, reconcile.RequeueOptions{})
 	return lost && err == nil, err
 }
@@ -141,7 +142,7 @@ func warnLate(q *Queue[string], term *leased, ended <-chan struct{}) {
 	select {
 	case <-ended:
 		return
-	case <-term.over.Done():
+	case <-term.Lost().Done():
 	}
 	lost := time.Now()
 	for pause := q.cfg.Lease / 4; ; pause *= 2 {
@@ -175,67 +176,5 @@ func Held[T comparable](q reconcile.Dequeuer[T]) reconcile.Dequeuer[T] {
 	if q == nil {
 		panic("postgres: Held needs a queue, got nil")
 	}
-	h := &held[T]{Dequeuer: q}
-	if s, ok := q.(counter); ok {
-		return struct {
-			*held[T]
-			counter
-		}{h, s}
-	}
-	return h
-}
-
-// A counter is a queue that has counts, for metrics.
-type counter interface{ Stats() reconcile.Stats }
-
-type held[T comparable] struct {
-	reconcile.Dequeuer[T]
-	ends sync.Map // by item: a func() that ends the context of its run
-}
-
-// Dequeue waits for an item. Once the lease is lost, it hands out none and waits for the end
-// of ctx, which may come later.
-func (h *held[T]) Dequeue(ctx context.Context) (T, error) {
-	item, err := h.Dequeuer.Dequeue(ctx)
-	if t, _ := ctx.Value(termKey{}).(*leased); err != nil || t == nil || !t.isOver() {
-		return item, err
-	}
-	h.Requeue(item, reconcile.RequeueOptions{Aborted: true})
-	<-ctx.Done()
-	var none T
-	return none, context.Cause(ctx)
-}
-
-// Lease returns the context of a run, which ends when the lease of the leader is lost. A
-// Reconciler that has an Admit calls it twice for a run.
-func (h *held[T]) Lease(ctx context.Context, item T) context.Context {
-	t, _ := ctx.Value(termKey{}).(*leased)
-	if leaser, ok := h.Dequeuer.(reconcile.Leaser[T]); ok {
-		ctx = leaser.Lease(ctx, item)
-	}
-	if t == nil {
-		return ctx
-	}
-	run := newLeased(ctx, t.lease, t.over)
-	h.end(item)
-	h.ends.Store(item, run.release)
-	return run
-}
-
-// Done gives an item back.
-func (h *held[T]) Done(item T) {
-	h.end(item) // before another worker may have the item
-	h.Dequeuer.Done(item)
-}
-
-// Requeue gives an item back.
-func (h *held[T]) Requeue(item T, o reconcile.RequeueOptions) {
-	h.end(item)
-	h.Dequeuer.Requeue(item, o)
-}
-
-func (h *held[T]) end(item T) {
-	if end, ok := h.ends.LoadAndDelete(item); ok {
-		end.(func())()
-	}
+	return held.Queue(q)
 }

@@ -68,21 +68,20 @@ type leased struct {
 	lease *lease
 	over  context.Context
 	end   context.CancelCauseFunc
-	stop  func() bool
 }
 
 // newLeased returns a leased context; over ends with l, or before it.
 func newLeased(ctx context.Context, l *lease, over context.Context) *leased {
 	c := &leased{lease: l, over: over}
 	c.Context, c.end = context.WithCancelCause(ctx)
-	c.isOver() // before it is used
-	c.stop = context.AfterFunc(over, func() { c.end(context.Cause(over)) })
+	c.Over() // before it is used
+	context.AfterFunc(over, func() { c.end(context.Cause(over)) })
 	return c
 }
 
-// isOver reports whether another process may have the item, also if the context ended for
+// Over reports whether another process may have the item, also if the context ended for
 // another reason.
-func (c *leased) isOver() bool {
+func (c *leased) Over() bool {
 	if !c.lease.isOver() && c.over.Err() == nil {
 		return false
 	}
@@ -91,15 +90,12 @@ func (c *leased) isOver() bool {
 }
 
 func (c *leased) Err() error {
-	c.isOver()
+	c.Over()
 	return c.Context.Err()
 }
 
-// release ends the context, because its run has ended.
-func (c *leased) release() {
-	c.stop()
-	c.end(nil)
-}
+// Lost returns a context that is done once Over reports true.
+func (c *leased) Lost() context.Context { return c.over }
 
 // A run is the value in the context of a run.
 type run struct {

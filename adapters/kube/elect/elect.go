@@ -29,9 +29,9 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube/internal/absent"
-	"github.com/reconkernel/reconcile/adapters/kube/internal/held"
 	"github.com/reconkernel/reconcile/adapters/kube/internal/lease"
 	"github.com/reconkernel/reconcile/adapters/kube/internal/rare"
+	"github.com/reconkernel/reconcile/internal/held"
 	"github.com/reconkernel/reconcile/supervise"
 )
 

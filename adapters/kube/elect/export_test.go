@@ -7,7 +7,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/reconkernel/reconcile/adapters/kube/internal/held"
+	"github.com/reconkernel/reconcile/internal/held"
 )
 
 // InTerm returns a context as a runner has it in a term whose lease was renewed at a

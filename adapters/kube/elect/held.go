@@ -5,7 +5,7 @@ package elect
 
 import (
 	"github.com/reconkernel/reconcile"
-	"github.com/reconkernel/reconcile/adapters/kube/internal/held"
+	"github.com/reconkernel/reconcile/internal/held"
 )
 
 // Held returns q as a queue whose runs end at once when the lease is lost, also

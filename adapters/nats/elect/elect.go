@@ -18,6 +18,7 @@ import (
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/nats/internal/lease"
 	"github.com/reconkernel/reconcile/adapters/nats/internal/names"
+	"github.com/reconkernel/reconcile/internal/held"
 	"github.com/reconkernel/reconcile/supervise"
 )
 
@@ -262,7 +263,7 @@ func (c *candidate) lead(ctx context.Context, t *term, r reconcile.Runner) (agai
 	c.logger.Info("natsadapter: leads", "lease", c.name, "term", t.number)
 	ended := make(chan error, 1)
 	guarded := supervise.Restart(reconcile.NoRetry, r) // against panics; and nil for the error of the lease
-	go func() { ended <- guarded.Run(t.Lease) }()
+	go func() { ended <- guarded.Run(held.With(t.Lease, t)) }()
 	err = c.keep(t, ended)
 	lost := t.Lost().Err() != nil
 	t.End(errTermOver)

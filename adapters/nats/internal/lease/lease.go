@@ -22,7 +22,7 @@ type Lease struct {
 	context.Context
 	cancel context.CancelCauseFunc
 	lost   context.Context // done once the lease is lost
-	lose   context.CancelFunc
+	lose   context.CancelCauseFunc
 	timer  *time.Timer
 
 	mu       sync.Mutex // guards deadline
@@ -33,27 +33,11 @@ type Lease struct {
 func New(ctx context.Context, deadline time.Time) *Lease {
 	l := &Lease{deadline: deadline}
 	l.Context, l.cancel = context.WithCancelCause(ctx)
-	l.lost, l.lose = context.WithCancel(context.Background())
+	l.lost, l.lose = context.WithCancelCause(context.Background())
 	l.mu.Lock() // the timer may fire at once
 	defer l.mu.Unlock()
 	l.timer = time.AfterFunc(time.Until(deadline), func() { l.Over() })
 	return l
-}
-
-type key struct{}
-
-// Of returns the lease that ctx is made from, or nil.
-func Of(ctx context.Context) *Lease {
-	l, _ := ctx.Value(key{}).(*Lease)
-	return l
-}
-
-// Value returns the lease itself for [Of].
-func (l *Lease) Value(k any) any {
-	if k == (key{}) {
-		return l
-	}
-	return l.Context.Value(k)
 }
 
 // Err returns an error as soon as the time is up. It does not wait for a timer,
@@ -76,7 +60,7 @@ func (l *Lease) Over() bool {
 	return l.lost.Err() != nil
 }
 
-// Lost returns a context that is done once the lease is lost.
+// Lost returns a context that is done once the lease is lost, with ErrLeaseLost as its cause.
 func (l *Lease) Lost() context.Context { return l.lost }
 
 // Extend sets another deadline. It reports whether the lease was not lost before.
@@ -95,25 +79,9 @@ func (l *Lease) Extend(deadline time.Time) bool {
 func (l *Lease) End(cause error) {
 	l.cancel(cause)
 	if cause == reconcile.ErrLeaseLost {
-		l.lose()
+		l.lose(cause)
 	}
 	l.timer.Stop()
-}
-
-// A Run is the context of a run. It ends with the lease, and says so when it is asked,
-// though the timer of the lease is late, as in a process that was stopped.
-type Run struct {
-	context.Context
-	Lease *Lease
-	End   context.CancelCauseFunc // of Context
-}
-
-// Err returns an error as soon as the lease is lost, or Context has ended.
-func (r *Run) Err() error {
-	if r.Lease.Over() {
-		r.End(reconcile.ErrLeaseLost)
-	}
-	return r.Context.Err()
 }
 
 // Rewrite writes the entry of a lease anew, over the one of ours with the number

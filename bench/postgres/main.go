@@ -15,16 +15,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/reconkernel/reconcile/internal/servers"
@@ -91,16 +88,17 @@ type bench struct {
 
 func measure(rounds int, only []string) {
 	ctx := context.Background()
-	dir := get(os.MkdirTemp("", "bench"))
-	defer os.RemoveAll(dir)
-	server, address := startServer(ctx, dir)
-	defer server.Kill()
-	admin := get(pgxpool.New(ctx, url(address, "postgres")))
+	// A commit is on the disk when it is done.
+	server := get(servers.NewPostgres("fsync=on", "max_connections=300", "shared_buffers=512MB",
+		"max_wal_size=4GB", "autovacuum_naptime=10s", "shared_preload_libraries=pg_stat_statements"))
+	defer server.Close()
+	must(server.Start(ctx))
+	admin := get(pgxpool.New(ctx, server.URL()))
 	var all []*bench
 	for i, q := range queues {
 		database := fmt.Sprint("bench", i)
 		get(admin.Exec(ctx, "CREATE DATABASE "+database))
-		b := &bench{queue: q, url: url(address, database)}
+		b := &bench{queue: q, url: strings.Replace(server.URL(), "/postgres?", "/"+database+"?", 1)}
 		b.pool = get(pgxpool.New(ctx, b.url))
 		get(b.pool.Exec(ctx, "CREATE SCHEMA stats; CREATE EXTENSION pg_stat_statements SCHEMA stats"))
 		must(b.create(ctx, b.pool))
@@ -142,50 +140,6 @@ func measure(rounds int, only []string) {
 			fmt.Println()
 		}
 	}
-}
-
-func url(address, database string) string {
-	return "postgres://postgres@" + address + "/" + database + "?sslmode=disable"
-}
-
-// startServer starts a PostgreSQL server whose commits are on the disk when they are done.
-func startServer(ctx context.Context, dir string) (server *servers.Process, address string) {
-	address, _, err := servers.HoldPort() // until this process ends
-	must(err)
-	host, port, err := net.SplitHostPort(address)
-	must(err)
-	found := get(filepath.Glob("/usr/lib/postgresql/*/bin"))
-	if len(found) == 0 {
-		panic("PostgreSQL is missing: install what Debian has in the package postgresql")
-	}
-	bin, data := found[len(found)-1], filepath.Join(dir, "data")
-	initdb := &servers.Process{
-		Path: filepath.Join(bin, "initdb"), Args: []string{"-D", data, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C"},
-		Ready: func(context.Context) error { return nil },
-	}
-	server = &servers.Process{Path: filepath.Join(bin, "postgres"), Args: []string{"-D", data}, Ready: func(ctx context.Context) error {
-		c, err := pgx.Connect(ctx, url(address, "postgres"))
-		if err != nil {
-			return err
-		}
-		return c.Close(ctx)
-	}}
-	for _, setting := range []string{
-		"listen_addresses=" + host, "port=" + port, "unix_socket_directories=", "max_connections=300", "shared_buffers=512MB",
-		"max_wal_size=4GB", "autovacuum_naptime=10s", "shared_preload_libraries=pg_stat_statements",
-	} {
-		server.Args = append(server.Args, "-c", setting)
-	}
-	if os.Geteuid() == 0 { // PostgreSQL does not run as root.
-		initdb.User, server.User = "postgres", "postgres"
-		must(os.Chmod(dir, 0o777))
-	}
-	must(initdb.Start(ctx))
-	if err := initdb.Wait(); err != nil {
-		panic(fmt.Sprintf("initdb: %v; it printed:\n%s", err, initdb.Output()))
-	}
-	must(server.Start(ctx))
-	return server, address
 }
 
 // start starts processes that work. The function that it returns ends them and returns how long

@@ -457,7 +457,8 @@ func (k *known[K, D, A]) inSync(key K) bool {
 }
 
 // woken returns the keys whose items wait, and have to know more: the reason has ended or
-// is another one, or the thing is not in sync any more.
+// is another one, or the thing is not in sync any more. What waits for a listing is woken by
+// a complete pair.
 func (s *Set[K, D, A]) woken(next known[K, D, A]) map[K]struct{} {
 	defer s.lock()()
 	keys := map[K]struct{}{}

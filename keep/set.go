@@ -85,9 +85,10 @@ import (
 // bounded: if Actual is empty or lacks things by mistake, all of these are ensured, so
 // Ensure must check first. If the two listings spell a key differently, one thing is
 // deleted and created again and again; Run warns when a key is deleted twice within an
-// hour, or within twice DeleteAfter, and a listing between lacked it. Without a Lookup an event ensures the value that was listed last. The conditions
-// count for a key: a new thing with the key of one that was deleted since the last pair is
-// deleted with it. And while a listing takes long, the pair before it stays in force for up to twenty Periods.
+// hour, or within twice DeleteAfter, and a listing between lacked it. Without a Lookup an
+// event ensures the value that was listed last. The conditions count for a key: a new thing
+// with the key of one that was deleted since the last pair is deleted too. And while a
+// listing takes long, the pair before it stays in force for up to twenty Periods.
 //
 // Desired, Actual, Ensure and Delete are required, and for Run also Period; the zero value
 // of every other field is a good default. Fields must not be changed after the first call.
@@ -101,12 +102,11 @@ type Set[K comparable, D, A any] struct {
 
 	// Desired lists the desired things, under the same keys as Actual. It is called after
 	// Actual, and may use the result of Actual. Set copies the map afterwards, so return one
-	// that nobody changes. A value that differs from
-	// the one listed before, by [reflect.DeepEqual], is an event, unless InSync says that the
-	// thing is in sync. If D has pointers, slices or maps, return new ones: if a listed value
-	// is changed in place, the Set compares it with itself and sees no change. Without an
-	// InSync, values that always change, such as a time of the last contact, do not belong
-	// in D.
+	// that nobody changes. A value that differs from the one listed before, by
+	// [reflect.DeepEqual], is an event, unless InSync says that the thing is in sync. If D has
+	// pointers, slices or maps, return new ones: if a listed value is changed in place, the Set
+	// compares it with itself and sees no change. Without an InSync, values that always change,
+	// such as a time of the last contact, do not belong in D.
 	Desired func(ctx context.Context) (map[K]D, error)
 
 	// Actual lists the existing things of this service, and no others, because all things
@@ -466,8 +466,8 @@ func (s *Set[K, D, A]) deletable(key K, absent bool) (A, error) {
 	return s.known.actual[key], err
 }
 
-// noteDeleted warns if the thing was deleted before, within an hour, and has become surplus
-// again since.
+// noteDeleted warns if the thing was deleted before, not longer ago than twice, and has
+// become surplus again since.
 func (s *Set[K, D, A]) noteDeleted(ctx context.Context, key K) {
 	unlock := s.lock()
 	last, now := s.deleted[key], time.Now()

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestDependencies checks that the package needs this project, pgx and what pgx needs, and nothing else.
+// TestDependencies checks that the package needs this project, pgx and what pgx needs, and
+// nothing else.
 func TestDependencies(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", ".").CombinedOutput()
 	if err != nil {

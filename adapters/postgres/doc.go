@@ -50,8 +50,8 @@
 //
 // A server may lose commits: a standby that is promoted and was asynchronous, or a crash with
 // synchronous_commit=off. Their events are lost: list and enqueue everything after a failover,
-// as after a start. The numbers of [Fence] that they used are used again, as after a restore from
-// a backup, and a system that keeps the greatest number then refuses writes until the sequence
-// has passed it: set it, SELECT setval('reconcile.fence', <a greater number than any used>). [Guard]
-// does not go by the number alone, and holds.
+// as after a start. The numbers of [Fence] that they used are used again, as after a restore
+// from a backup, and a system that keeps the greatest number then refuses writes until the
+// sequence has passed it: set it, SELECT setval('reconcile.fence', <a greater number than any
+// used>). [Guard] does not go by the number alone, and holds.
 package postgres

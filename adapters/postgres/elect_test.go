@@ -132,8 +132,8 @@ func TestElectCutOff(t *testing.T) {
 	a.leads()
 }
 
-// When a leader begins, the context of one in a process that was stopped says that it has ended, as soon
-// as the process continues.
+// When a leader begins, the context of one in a process that was stopped says that it has
+// ended, as soon as the process continues.
 func TestElectFrozen(t *testing.T) {
 	p, name := setUp(t), newName()
 	child := osexec.Command(os.Args[0], "-test.run=^TestElectChild$")

@@ -18,17 +18,17 @@ import (
 // Listen returns a Feeder that enqueues an item for each notification on a channel. Item makes
 // an item of the payload.
 //
-// PostgreSQL keeps no notification for a connection that is away, so missed is called
-// whenever a connection begins to listen, the first one too. It has to make sure that all items
-// are looked at, as the Trigger of a [reconcile.Poller] or of a keep.Set does. Missed is also called for
-// a payload of which item returns an error; the error is logged.
+// PostgreSQL keeps no notification for a connection that is away, so missed is called whenever
+// a connection begins to listen, the first one too. It has to make sure that all items are
+// looked at, as the Trigger of a [reconcile.Poller] or of a keep.Set does. Missed is also
+// called for a payload of which item returns an error; the error is logged.
 //
 // A connection that is lost is replaced, with back-off, until ctx is done. A connection whose
 // other end is gone without a word is found within 30 seconds. Connect is how to reach the
 // server itself, not a pooler of transactions: there, LISTEN hears nothing.
 //
-// The Feeder returns a [reconcile.Terminal] error if an argument is nil, or if the channel's name is
-// empty or longer than 63 bytes.
+// The Feeder returns a [reconcile.Terminal] error if an argument is nil, or if the channel's
+// name is empty or longer than 63 bytes.
 func Listen[T comparable](connect *pgx.ConnConfig, channel string, item func(payload string) (T, error), missed func()) reconcile.Feeder[T] {
 	return func(ctx context.Context, q reconcile.Enqueuer[T]) error {
 		var err error

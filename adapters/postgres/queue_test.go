@@ -53,7 +53,8 @@ func isRequeue(err error) bool {
 	return err == nil || errors.As(err, &r)
 }
 
-// step does an exchange, and returns when it asks for the next one; 0 is at once, and less than 0 not at all.
+// step does an exchange, and returns when it asks for the next one; 0 is at once, and less
+// than 0 not at all.
 func step(t testing.TB, q *Queue[string]) time.Duration {
 	t.Helper()
 	err := q.exchange(t.Context())
@@ -133,7 +134,8 @@ func TestAhead(t *testing.T) {
 	}
 }
 
-// While no worker waits, events stay where they are: to ask for them at once again would be a hot loop.
+// While no worker waits, events stay where they are: to ask for them at once again would be a
+// hot loop.
 func TestBusyProcessLeavesEvents(t *testing.T) {
 	q := joined(t, Config{Pool: setUp(t)})
 	exec(t, q.cfg.Pool, "SELECT reconcile.enqueue($1, 'x', true)", q.cfg.Name)

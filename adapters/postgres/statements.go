@@ -56,8 +56,9 @@ WHERE CASE WHEN excluded.recheck THEN i.recheck AND i.due > excluded.since
 		OR i.owner IS NOT NULL AND excluded.not_before = '-infinity' AND i.not_before IS DISTINCT FROM excluded.not_before END`
 
 // sqlGive gives runs back. A run is named by its owner and fence, here and below: fences begin
-// again after a failover that lost commits, and a restore. It returns the items whose rows are locked, which are tried
-// again; all others were given back, or are not ours any more. Delay is NULL for Done.
+// again after a failover that lost commits, and a restore. It returns the items whose rows are
+// locked, which are tried again; all others were given back, or are not ours any more. Delay
+// is NULL for Done.
 const sqlGive = `
 WITH given AS (
 	SELECT * FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::bigint[], $7::bigint[], $8::text[]) AS g(item, owner, fence, how, delay, min_delay, err)

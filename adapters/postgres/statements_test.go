@@ -65,7 +65,8 @@ func (s *stage) giveArgs(r takenRun) []any {
 	return []any{s.queue, []string{"x"}, []int64{r.owner}, []int64{r.fence}, []string{"done"}, []*int64{nil}, []int64{0}, []string{""}}
 }
 
-// row is how the item stands: none, ready, waiting, or in flight in a member and perhaps with a next run.
+// row is how the item stands: none, ready, waiting, or in flight in a member and perhaps with
+// a next run.
 func (s *stage) row() (state string) {
 	s.t.Helper()
 	err := s.pool.QueryRow(s.t.Context(), `SELECT CASE WHEN owner IS NOT NULL THEN 'in flight' || CASE WHEN due IS NOT NULL THEN ', again' ELSE '' END
@@ -111,6 +112,25 @@ func (s *stage) during(sql, cond string, args []any, meanwhile func()) {
 	}
 }
 
+// renewedLate returns a member that has the item, and whose renewal began in time and is to be
+// committed now that its lease is over.
+func (s *stage) renewedLate() (id int64, tx pgx.Tx) {
+	s.t.Helper()
+	id = s.member(0.3)
+	s.ask("within")
+	s.take(id)
+	tx, err := s.pool.Begin(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	if renewed, err := tx.Exec(s.t.Context(), sqlRenew, id, int64(60e6)); err != nil || renewed.RowsAffected() != 1 {
+		s.t.Fatal("not renewed in time", err)
+	}
+	until(s.t, s.pool, true, "SELECT until < clock_timestamp() FROM reconcile.member WHERE id = $1", id)
+	return id, tx
+}
+
 // A statement sees the rows of its beginning, and locks rows as they are later. Each of these
 // cases changes the row between the two.
 func TestRowsChangeDuringAStatement(t *testing.T) {
@@ -130,18 +150,7 @@ func TestRowsChangeDuringAStatement(t *testing.T) {
 	})
 	t.Run("freeing: a renewal began in time", func(t *testing.T) {
 		s := newStage(t)
-		id := s.member(0.3)
-		s.ask("within")
-		s.take(id)
-		tx, err := s.pool.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer tx.Rollback(context.Background())
-		if renewed, err := tx.Exec(t.Context(), sqlRenew, id, int64(60e6)); err != nil || renewed.RowsAffected() != 1 {
-			t.Fatal("not renewed in time", err)
-		}
-		until(t, s.pool, true, "SELECT until < clock_timestamp() FROM reconcile.member WHERE id = $1", id)
+		id, tx := s.renewedLate()
 		exec(t, s.pool, sqlReap, s.queue, errDied, 60)
 		if err := tx.Commit(t.Context()); err != nil {
 			t.Fatal(err)
@@ -153,18 +162,7 @@ func TestRowsChangeDuringAStatement(t *testing.T) {
 	})
 	t.Run("freeing: the member is renewed while its row is judged", func(t *testing.T) {
 		s := newStage(t)
-		id := s.member(0.3)
-		s.ask("within")
-		s.take(id)
-		tx, err := s.pool.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer tx.Rollback(context.Background())
-		if renewed, err := tx.Exec(t.Context(), sqlRenew, id, int64(60e6)); err != nil || renewed.RowsAffected() != 1 {
-			t.Fatal("not renewed in time", err)
-		}
-		until(t, s.pool, true, "SELECT until < clock_timestamp() FROM reconcile.member WHERE id = $1", id)
+		_, tx := s.renewedLate()
 		s.during(sqlReap, "queue = $1 AND until <= clock_timestamp()", []any{s.queue, errDied, 60}, func() {
 			if err := tx.Commit(t.Context()); err != nil {
 				t.Fatal(err)

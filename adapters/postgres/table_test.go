@@ -45,9 +45,9 @@ var deviations = map[string]string{
 	"closed/Requeue 1h MinDelay 1h/in flight, ready next": "held 1h",
 }
 
-// TestQueueTable runs the cells of the kernel's state table by the methods of a Queue. It leaves out
-// those with times that may pass before the row is read, and the Dequeues that wait: TestTable
-// has them.
+// TestQueueTable runs the cells of the kernel's state table by the methods of a Queue. It
+// leaves out those with times that may pass before the row is read, and the Dequeues that
+// wait: TestTable has them.
 func TestQueueTable(t *testing.T) {
 	p := setUp(t)
 	q := open(t, Config{Pool: p, Lease: time.Minute})

@@ -56,7 +56,7 @@ type worker struct {
 
 const tables = `
 CREATE TABLE desired (item text PRIMARY KEY, version bigint NOT NULL) WITH (fillfactor = 50);
-CREATE TABLE actual (item text PRIMARY KEY, version bigint NOT NULL, fence bigint NOT NULL, disorder boolean NOT NULL DEFAULT false) WITH (fillfactor = 50);
+CREATE TABLE actual (item text PRIMARY KEY, version bigint NOT NULL, fence bigint NOT NULL, process int NOT NULL, disorder boolean NOT NULL DEFAULT false) WITH (fillfactor = 50);
 CREATE ROLE worker LOGIN;
 GRANT ALL ON desired, actual TO worker;` + grant
 

@@ -137,8 +137,10 @@ func reconcileItem(ctx context.Context, c *client, pool *pgxpool.Pool, q *postgr
 			if err := postgres.Guard(ctx, tx); err != nil {
 				return err
 			}
-			_, err := tx.Exec(ctx, `INSERT INTO actual AS a (item, version, fence) VALUES ($1, $2, $3) ON CONFLICT (item) DO UPDATE
-				SET version = excluded.version, fence = excluded.fence, disorder = a.disorder OR a.fence >= excluded.fence OR a.version > excluded.version`, item, version, fence)
+			// A run may write twice, if it does not know whether it has written.
+			_, err := tx.Exec(ctx, `INSERT INTO actual AS a (item, version, fence, process) VALUES ($1, $2, $3, $4) ON CONFLICT (item) DO UPDATE
+				SET version = excluded.version, fence = excluded.fence, process = excluded.process, disorder = a.disorder OR a.version > excluded.version
+					OR a.fence > excluded.fence OR a.fence = excluded.fence AND a.process <> excluded.process`, item, version, fence, c.process)
 			if other := anyItem(); err == nil && rand.IntN(20) == 0 {
 				err = errors.Join(change(ctx, tx, other), q.EnqueueTx(ctx, tx, other))
 			}

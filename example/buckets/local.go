@@ -125,7 +125,7 @@ func runLocal(ctx context.Context, o options) error {
 		replicas.Add(name, supervise.Restart(again, p))
 	}
 	fmt.Printf("table: psql '%s'\n", l.postgres.URL())
-	fmt.Printf("store: curl --user example:%s --aws-sigv4 aws:amz:us-east-1:s3 %s\n", l.key, l.endpoint)
+	fmt.Printf("store: curl --user example:%s --aws-sigv4 aws:amz:us-east-1:s3 --header x-amz-content-sha256:UNSIGNED-PAYLOAD %s\n", l.key, l.endpoint)
 
 	// The servers outlive ctx: the replicas need them to end.
 	alive, end := context.WithCancel(context.WithoutCancel(ctx))

@@ -35,8 +35,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// patience bounds the wait for anything that is to happen.
-const patience = 3 * time.Minute
+const patience = 3 * time.Minute // bounds each wait
 
 // A client is another client of the table and of the store. Its methods are for the goroutine
 // of the test.
@@ -79,7 +78,7 @@ func (c *client) until(f func(ctx context.Context) error) {
 	c.must(servers.Retry(ctx, f))
 }
 
-// status waits until the status of these buckets begins with a text, and none is another.
+// status waits until the status of these buckets begins with a text.
 func (c *client) status(want string, names ...string) {
 	c.t.Helper()
 	c.until(func(ctx context.Context) error {
@@ -175,7 +174,7 @@ type replica struct {
 	address string
 }
 
-// start starts a replica that lists ten times a second.
+// start starts a replica, which lists ten times a second.
 func (w *world) start(args ...string) replica {
 	w.t.Helper()
 	p, address, err := w.replica(append([]string{"-period", "100ms"}, args...)...)

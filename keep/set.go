@@ -39,10 +39,9 @@ import (
 	"github.com/reconkernel/reconcile/supervise"
 )
 
-// A Set keeps a set of things, each with a key, in its desired state. Run lists both sides
-// repeatedly, and ensures or deletes the things to correct.
-//
-// A thing is deleted only if all of this holds:
+// A Set keeps a set of things, each with a key, in its desired state. Each Period, Run lists
+// Actual and then Desired. It ensures the things that differ, and deletes those that are not
+// desired. A thing is deleted only if all of this holds:
 //
 //  1. Actual lists it, and Desired, called after Actual, does not.
 //  2. Both listings were complete: they returned no error, and their context had not
@@ -63,32 +62,18 @@ import (
 // Not checked: one process at a time runs the Set, such as a leader. A second one, which
 // knows an older desired state, deletes the things that the first one creates.
 //
-// A source that knows which things must be deleted marks them by Absent: the thing stays in
-// Desired, and Absent returns true for it in two complete pairs in a row, of which the
-// second begins at least half a Period after the first. Then 3 and 4 do not apply, except
-// that a Lookup must not say that the thing is desired and not Absent, and that with a
-// MaxDeleted below 0 the thing counts as not desired.
+// Not guarded:
 //
-// Nothing is ensured or deleted before the first complete pair. If Actual fails for five
-// Periods from the start, the desired things are ensured without it.
-//
-// Each pair offers the things that are missing, out of sync or surplus: each of them runs,
-// unless it runs already or has a next run. If the last run of a thing failed and is not
-// retried, or if Ensure or Delete returned nil and the next two listings still show the
-// same, one listing of four offers the thing.
-//
-// An existing thing that a rejected or an incomplete pair lacks keeps its last desired
-// state, until a pair that lacks it is accepted.
-//
-// Six things are not guarded. MaxDeleted bounds each pair, and not a rate: if Desired
-// loses a tenth with each listing, most things are deleted in the end. Creations are not
-// bounded: if Actual is empty or lacks things by mistake, all of these are ensured, so
-// Ensure must check first. If the two listings spell a key differently, one thing is
-// deleted and created again and again; Run warns when a key is deleted twice within an
-// hour, or within twice DeleteAfter, and a listing between lacked it. Without a Lookup an
-// event ensures the value that was listed last. The conditions count for a key: a new thing
-// with the key of one that was deleted since the last pair is deleted too. And while a
-// listing takes long, the pair before it stays in force for up to twenty Periods.
+//   - Losses in small steps. MaxDeleted bounds each pair: if Desired loses a tenth with each
+//     listing, most things are deleted in the end.
+//   - Creations. If Actual is empty or lacks things by mistake, all of these are ensured, so
+//     Ensure must check first.
+//   - Two spellings of a key. The thing is deleted and created again and again. Run warns
+//     when a key is deleted twice within an hour, or within twice DeleteAfter, and a listing
+//     between lacked it.
+//   - A key that is used again. A new thing with the key of one that was deleted since the
+//     last pair is deleted too.
+//   - A slow listing. The pair before it stays in force for up to twenty Periods.
 //
 // Desired, Actual, Ensure and Delete are required, and for Run also Period; the zero value
 // of every other field is a good default. Fields must not be changed after the first call.
@@ -101,18 +86,16 @@ type Set[K comparable, D, A any] struct {
 	Queue reconcile.Enqueuer[K]
 
 	// Desired lists the desired things, under the same keys as Actual. It is called after
-	// Actual, and may use the result of Actual. Set copies the map afterwards, so return one
-	// that nobody changes. A value that differs from the one listed before, by
-	// [reflect.DeepEqual], is an event, unless InSync says that the thing is in sync. If D has
-	// pointers, slices or maps, return new ones: if a listed value is changed in place, the Set
-	// compares it with itself and sees no change. Without an InSync, values that always change,
-	// such as a time of the last contact, do not belong in D.
+	// Actual, and may use the result of Actual. A value that differs from the one listed
+	// before, by [reflect.DeepEqual], is an event, unless InSync says that the thing is in
+	// sync. Return new maps and values: the Set compares a value that was changed in place
+	// with itself, and sees no change. Without an InSync, values that always change, such as
+	// a time of the last contact, do not belong in D.
 	Desired func(ctx context.Context) (map[K]D, error)
 
 	// Actual lists the existing things of this service, and no others, because all things
 	// that it lists may be deleted. Leave out what is dead, such as terminated machines that
 	// the provider still lists. If two things that live have the same key, return an error.
-	// Set copies the map, as that of Desired.
 	Actual func(ctx context.Context) (map[K]A, error)
 
 	// InSync reports whether a thing is in its desired state, as far as the listings show.
@@ -131,22 +114,24 @@ type Set[K comparable, D, A any] struct {
 	// name it by its ID, and does not delete another thing that has the same key by now.
 	Delete func(ctx context.Context, key K, actual A) error
 
-	// Absent reports whether the desired state of a thing is that it does not exist. Nil
-	// means that no thing is. It must be false for the zero D, a pointer to a zero value, and
-	// an empty map or slice, because otherwise one fault in decoding would delete everything.
+	// Absent reports whether the desired state of a thing is that it does not exist. A source
+	// that knows which things must be deleted keeps them in Desired, so marked. A marked thing
+	// is deleted when two complete pairs in a row say so, of which the second begins at least
+	// half a Period after the first. Then 3 and 4 do not apply, except that a Lookup must not
+	// say that the thing is desired and not Absent, and that with a MaxDeleted below 0 the
+	// thing counts as not desired. Nil means that no thing is marked. Absent must be false for
+	// the zero D, a pointer to a zero value, and an empty map or slice, because otherwise one
+	// fault in decoding would delete everything.
 	Absent func(desired D) bool
 
 	// Lookup returns the desired state of one thing now, and whether it is desired. It is
 	// called before Ensure, which gets the returned value, and before Delete, as one guard
-	// more. If it fails, neither is called. Last is the last listed desired state. It is the
-	// zero D if it is unknown, for example after a restart; a Lookup that needs it then
-	// returns an error. Lookup must ask for the one thing, by its ID: a Lookup that reads the
-	// listing again protects nothing. If a missing record may be a mistake, or if the
-	// provider also answers 404 to a client without permission, return an error for it.
-	// If Lookup says that a thing is not desired, and the listings do not say so yet, Run
-	// lists soon, and the item waits for that. An error for a thing that neither listing has
-	// is tried again once: the next listings show whether the thing is there. Nil means that
-	// the listings decide.
+	// more. If it fails, neither is called. Lookup must ask for the one thing, by its ID: a
+	// Lookup that reads the listing again protects nothing. If a missing record may be a
+	// mistake, or if the provider also answers 404 to a client without permission, return an
+	// error for it. Last is the last listed desired state, or the zero D if that is unknown,
+	// such as after a restart; a Lookup that needs it then returns an error. Nil means that
+	// the listings decide, and that an event ensures the value that was listed last.
 	Lookup func(ctx context.Context, key K, last D) (desired D, ok bool, err error)
 
 	// Reconciler says how Run runs the items if Queue is nil: Workers, Timeout, Grace, Admit,
@@ -170,9 +155,9 @@ type Set[K comparable, D, A any] struct {
 	Resync time.Duration
 
 	// DeleteAfter is how long all accepted pairs of listings must have lacked a thing before
-	// it is deleted. It counts from the end of the first of these pairs to the start of the
-	// last. 0 means five Periods, or five minutes without a Period. Less than 0 means that
-	// one pair is enough.
+	// it is deleted: from the end of the first of these pairs to the start of the last. 0
+	// means five Periods, or five minutes without a Period. Less than 0 means that one pair
+	// is enough.
 	DeleteAfter time.Duration
 
 	// MaxDeleted is the fraction, 0 to 1, of the things that Actual lists that may newly be
@@ -203,7 +188,9 @@ type Set[K comparable, D, A any] struct {
 // returned, or a second later; runs in flight have their Grace.
 //
 // Run begins as a new process does, without the listings of an earlier Run, except that a
-// changed desired value is an event. Until both sides have been listed, items wait.
+// changed desired value is an event. Until both sides have been listed completely, items
+// wait. If Actual fails for five Periods from the start, the desired things are ensured
+// without it.
 // After Run has returned, no deletion begins. A call of Delete in flight goes on. A
 // listing that fails is retried as [reconcile.Poller] says. A rejection is no failure: the
 // first, second, fourth … in a row is logged, and the next pair is listed a Period later.
@@ -325,9 +312,18 @@ func (s *Set[K, D, A]) lock() (unlock func()) {
 	return s.mu.Unlock
 }
 
-// Reconcile ensures or deletes one thing, as the listings and Lookup say. If a thing has
-// to wait for a listing, the error says why. It is the function of a
-// [reconcile.Reconciler] of the same Queue; without a Queue, Run calls it.
+// Reconcile ensures or deletes one thing, as the listings and Lookup say. It is the function
+// of a [reconcile.Reconciler] of the same Queue; without a Queue, Run calls it.
+//
+// Each pair of listings offers the things that are missing, out of sync or surplus: each of
+// them runs, unless it runs already or has a next run. If the last run of a thing failed and
+// is not retried, or if Ensure or Delete returned nil and the next two listings still show
+// the same, one listing of four offers the thing.
+//
+// If a thing has to wait for a listing, the error says why. If Lookup says that a thing is
+// not desired, and the listings do not say so yet, Run lists soon. An error of Lookup for a
+// thing that neither listing has is tried again once: the next listings show whether the
+// thing is there.
 func (s *Set[K, D, A]) Reconcile(ctx context.Context, key K) (err error) {
 	k, last := s.startRun(key)
 	if !k.ready {

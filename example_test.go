@@ -9,64 +9,50 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"log"
 	"log/slog"
-	"maps"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
-	"syscall"
 	"time"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/supervise"
 )
 
-// A service that keeps the files of a folder as they are wanted.
+// A service that keeps DNS zones in their desired state, until Ctrl-C.
 func Example() {
-	wanted := map[string]string{"hello.txt": "hello\n", "news.txt": "none\n"}
-	dir, err := os.MkdirTemp("", "files")
-	if err != nil {
-		log.Fatal(err)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	listZones := func(context.Context) ([]string, error) { return []string{"example.org"}, nil }
+	ensureZone := func(_ context.Context, zone string) (ready bool, err error) {
+		fmt.Println("compares and corrects", zone)
+		stop() // like Ctrl-C
+		return true, nil
 	}
-	defer os.RemoveAll(dir)
 
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	inSync := 0
 	queue := reconcile.NewQueue[string]()
-	poller := &reconcile.Poller[string]{
-		Queue:    queue,
-		GetItems: func(context.Context) ([]string, error) { return slices.Collect(maps.Keys(wanted)), nil },
-		Period:   time.Minute,
-	}
-	reconciler := &reconcile.Reconciler[string]{
-		Queue: queue,
-		Reconcile: func(_ context.Context, name string) error {
-			path := filepath.Join(dir, name)
-			if there, err := os.ReadFile(path); err == nil && string(there) == wanted[name] {
-				return nil // as it is to be
+	list := &reconcile.Poller[string]{Queue: queue, GetItems: listZones, Period: time.Minute}
+	zones := &reconcile.Reconciler[string]{
+		Queue: queue, Workers: 4, Timeout: time.Minute, Retry: reconcile.Backoff(time.Second, list.Period),
+		Reconcile: func(ctx context.Context, zone string) error {
+			ready, err := ensureZone(ctx, zone)
+			switch {
+			case err != nil:
+				return err // failed: again after a back-off
+			case !ready:
+				return reconcile.RequeueWithin(10 * time.Second) // in progress: check again
 			}
-			return os.WriteFile(path, []byte(wanted[name]), 0o644) // an error is tried again
-		},
-		OnResult: func(r reconcile.Result[string]) {
-			fmt.Println(r.Item, r.Outcome)
-			if inSync++; inSync == len(wanted) {
-				stop() // like Ctrl-C; a service would go on
-			}
+			return nil // in sync: the next poll or event runs it
 		},
 	}
-	var work sync.WaitGroup
-	work.Go(func() { _ = poller.Run(ctx) })
-	if err := reconciler.Run(ctx); err != nil {
-		log.Fatal(err)
-	}
-	work.Wait()
-	// Unordered output:
-	// hello.txt succeeded
-	// news.txt succeeded
+	var group supervise.Group
+	group.Add("list", list)
+	group.Add("zones", zones)
+	err := group.Run(ctx)
+	fmt.Println(err)
+	// Output:
+	// compares and corrects example.org
+	// <nil>
 }
 
 // A queue without a Reconciler: take an item, work on it, give it back.

@@ -14,8 +14,6 @@ import (
 	"github.com/reconkernel/reconcile/keep"
 )
 
-var desired = map[string]string{"hello.txt": "Hello.\n", "news.txt": "None.\n"}
-
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -24,23 +22,24 @@ func main() {
 	}
 	files := &keep.Set[string, string, string]{
 		Period:  time.Second,
-		Desired: func(context.Context) (map[string]string, error) { return desired, nil },
-		Actual:  list,
+		Desired: desired, // the content of each file as it should be
+		Actual:  actual,  // and as it is
 		InSync:  func(desired, actual string) bool { return desired == actual },
-		Ensure: func(_ context.Context, name, text string) error {
-			log.Println("write", name)
-			return os.WriteFile(name, []byte(text), 0o644) // an error is retried
-		},
-		Delete: func(_ context.Context, name, _ string) error { return os.RemoveAll(name) },
+		Ensure:  write,  // creates or corrects one file; an error is retried
+		Delete:  remove, // deletes one file that is not desired
 	}
 	if err := files.Run(ctx); err != nil {
 		log.Fatal(err)
 	}
 }
 
-// list reads the files of the folder out. All of them are ours, so those that are not
+func desired(context.Context) (map[string]string, error) {
+	return map[string]string{"hello.txt": "Hello.\n", "news.txt": "None.\n"}, nil
+}
+
+// actual reads the files of the folder out. All of them are ours, so those that are not
 // desired are deleted.
-func list(context.Context) (map[string]string, error) {
+func actual(context.Context) (map[string]string, error) {
 	files := map[string]string{}
 	entries, err := os.ReadDir(".")
 	for _, e := range entries {
@@ -52,3 +51,10 @@ func list(context.Context) (map[string]string, error) {
 	}
 	return files, err
 }
+
+func write(_ context.Context, name, text string) error {
+	log.Println("write", name)
+	return os.WriteFile(name, []byte(text), 0o644)
+}
+
+func remove(_ context.Context, name, _ string) error { return os.RemoveAll(name) }

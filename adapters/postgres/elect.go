@@ -24,13 +24,14 @@ import (
 // A leader that dies is followed after Config.Lease and a quarter of it at most. If a leader
 // cannot renew its lease, the context of r ends with [reconcile.ErrLeaseLost] as its cause, a
 // quarter of Config.Lease before another process may lead. When r has returned, the process is
-// a candidate again. R has this quarter to return. If it takes longer, Elect logs that again
-// and again, and does not end the process; another process leads then. If ctx is done, the
-// lease is renewed until r has returned, and then another process leads at once.
+// a candidate again; Elect logs the error of r. R has this quarter to return. If it takes
+// longer, Elect logs that again and again, and does not end the process; another process leads
+// then. If ctx is done, the lease is renewed until r has returned, and then another process
+// leads at once.
 //
 // R runs once in each term, so it has to be a Runner that can run more than once: see
-// [EachTerm] for a Group. If r returns by itself, or panics, the lease is given back, and Run
-// returns the error of r.
+// [EachTerm] for a Group. If r returns by itself, or panics, while the lease is held, the lease
+// is given back, and Run returns the error of r.
 //
 // Elect ends only the context of r. In it, a Reconciler that has a Grace lets its runs
 // continue, and one in a Group takes items for up to a second. Its Queue has to be [Held].
@@ -119,8 +120,9 @@ func openLease(ctx context.Context, cfg Config) (*Queue[string], error) {
 // leader is the item of the queue.
 const leader = "leader"
 
-// lead runs the Runner for a term. It reports whether the lease was lost.
-func (c *Candidate) lead(ctx context.Context, q *Queue[string]) (lost bool, err error) {
+// lead runs the Runner for a term. It reports whether to stand again, or what the Runner
+// returned.
+func (c *Candidate) lead(ctx context.Context, q *Queue[string]) (again bool, err error) {
 	term := q.leased(ctx, leader)
 	q.cfg.Logger.Info("postgres: leads", "term", Fence(term))
 	c.term.Store(term)
@@ -132,9 +134,13 @@ func (c *Candidate) lead(ctx context.Context, q *Queue[string]) (lost bool, err 
 	close(ended)
 	watch.Wait()
 	c.term.Store(nil)
-	lost = ctx.Err() == nil && term.Over()
+	lost := term.Over()
 	q.Requeue(leader, reconcile.RequeueOptions{})
-	return lost && err == nil, err
+	if lost && err != nil { // such as that of a call that was cut short
+		q.cfg.Logger.Error("postgres: the Runner returned an error after its lease was lost", "err", err)
+		err = nil
+	}
+	return lost && ctx.Err() == nil, err
 }
 
 // warnLate logs, more and more rarely, that a Runner has not returned after its lease.

@@ -49,7 +49,10 @@ func newLoggedStand(t *testing.T, cfg Config, hold chan struct{}) *stand {
 		if hold != nil {
 			<-hold
 		}
-		return context.Cause(ctx)
+		if cause := context.Cause(ctx); !errors.Is(cause, reconcile.ErrLeaseLost) {
+			return cause
+		}
+		return errors.New("a time-out of its own")
 	}))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

@@ -71,16 +71,21 @@ const (
 	dialTime = 10 * time.Second
 )
 
-// listen calls connected once it listens, and heard for each notification, until ctx is done
-// or the connection is lost.
-func listen(ctx context.Context, dial func(context.Context) (*pgx.Conn, error), channel string, connected func(), heard func(payload string)) error {
+// listen calls connected once it listens, and heard for each notification, until ctx is done,
+// and returns nil, or until the connection is lost.
+func listen(ctx context.Context, dial func(context.Context) (*pgx.Conn, error), channel string, connected func(), heard func(payload string)) (err error) {
+	defer func() {
+		if ctx.Err() != nil {
+			err = nil // a process that was stopped may have met a time-out as well
+		}
+	}()
 	within := func(d time.Duration, f func(context.Context) error) error {
 		ctx, cancel := context.WithTimeout(ctx, d)
 		defer cancel()
 		return f(ctx)
 	}
 	var conn *pgx.Conn
-	err := within(dialTime, func(ctx context.Context) (err error) {
+	err = within(dialTime, func(ctx context.Context) (err error) {
 		if conn, err = dial(ctx); err == nil {
 			_, err = conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize())
 		}

@@ -101,6 +101,15 @@ func TestListenHalfOpen(t *testing.T) {
 	next(t, f.missed)
 }
 
+// A listener whose ctx is done returns nil, also if it has met a time-out as well.
+func TestListenEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	dial := func(context.Context) (*pgx.Conn, error) { cancel(); return nil, context.DeadlineExceeded }
+	if err := listen(ctx, dial, "events", nil, nil); err != nil {
+		t.Errorf("listen: %v, want nil", err)
+	}
+}
+
 func TestListenArguments(t *testing.T) {
 	connect := &pgx.ConnConfig{}
 	item := func(s string) (string, error) { return s, nil }

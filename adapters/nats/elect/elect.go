@@ -48,7 +48,8 @@ import (
 // once, such as a [reconcile.Reconciler] or a RunFunc that makes a
 // [supervise.Group] and runs it. Feeders and queue belong into r as well: a
 // process that does not lead has no use for them. If r returns by itself, or
-// panics, the lease is given back and the Runner returns what r did.
+// panics, while the lease is held, the lease is given back and the Runner returns
+// what r did. An error of r after the lease is lost is logged.
 //
 // In a Group, r has its place: a Reconciler is ended after what feeds it. It is
 // not known as one within a RunFunc.
@@ -268,7 +269,11 @@ func (c *candidate) lead(ctx context.Context, t *term, r reconcile.Runner) (agai
 	lost := t.Lost().Err() != nil
 	t.End(errTermOver)
 	c.release()
-	return err == nil && lost && ctx.Err() == nil, err
+	if lost && err != nil { // such as that of a call that was cut short
+		c.logger.Error("natsadapter: the Runner returned an error after the lease was lost", "lease", c.name, "err", err)
+		err = nil
+	}
+	return lost && ctx.Err() == nil, err
 }
 
 var errTermOver = errors.New("natsadapter: the term is over")

@@ -58,11 +58,13 @@ func (r *referee) runner(name string) reconcile.Runner {
 		r.mu.Lock()
 		delete(r.terms, ctx)
 		r.mu.Unlock()
+		var err error
 		if errors.Is(context.Cause(ctx), reconcile.ErrLeaseLost) {
 			r.lost <- name
+			err = errors.New("a time-out of its own")
 		}
 		r.ended <- name
-		return nil
+		return err
 	})
 }
 

@@ -4,7 +4,6 @@
 package statuspage
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -82,41 +81,6 @@ func BenchmarkOnResultLocked(b *testing.B) {
 		r.Item = items[i%len(items)]
 		record(r)
 		i++
-	}
-}
-
-// BenchmarkReconciler is a run of a loop that does nothing, with and without a
-// page.
-func BenchmarkReconciler(b *testing.B) {
-	items := benchItems(100_000)
-	for _, with := range []bool{false, true} {
-		b.Run(fmt.Sprintf("page=%v", with), func(b *testing.B) {
-			var dropped uint64
-			for b.Loop() {
-				q := reconcile.NewQueue[string]()
-				for _, item := range items {
-					q.Enqueue(item)
-				}
-				q.Close()
-				r := &reconcile.Reconciler[string]{
-					Queue: q, Workers: 2, Logger: discard,
-					Reconcile: func(context.Context, string) error { return nil },
-				}
-				l := &Loop[string]{Name: "q", Queue: q}
-				if with {
-					r.OnResult = l.OnResult(nil)
-				}
-				if err := r.Run(b.Context()); err != nil {
-					b.Fatal(err)
-				}
-				if with {
-					dropped += l.snapshot(time.Second).dropped
-				}
-			}
-			runs := float64(b.N) * float64(len(items))
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/runs, "ns/run")
-			b.ReportMetric(100*float64(dropped)/runs, "%dropped")
-		})
 	}
 }
 

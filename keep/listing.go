@@ -68,7 +68,7 @@ type surplus[D any] struct {
 // A run is the last run of a key that is out of sync or surplus.
 type run struct {
 	state    runState
-	listings int // of Actual, with the same values, since a run has succeeded or failed
+	listings int // 0 if no run has succeeded or failed since the values changed, else 1, and 1 more for each listing of Actual since
 }
 
 type runState uint8
@@ -83,7 +83,7 @@ const (
 // offered reports whether a listing offers the key. A key that stays out of sync or surplus
 // although it had a run is offered by one listing of four; the first one may be stale.
 func (r run) offered() bool {
-	return r.state < succeeded || r.listings%4 == 3 || r.state == succeeded && r.listings < 2
+	return r.state < succeeded || r.listings%4 == 0 || r.state == succeeded && r.listings < 3
 }
 
 var (
@@ -255,7 +255,7 @@ func (p *pair[K, D, A]) compareOne(key K) {
 	switch {
 	case !same:
 		last = run{}
-	case p.next.listed && last.state >= succeeded:
+	case p.next.listed && last.listings > 0:
 		last.listings++
 	}
 	p.next.runs[key] = last
@@ -319,7 +319,7 @@ func (p *pair[K, D, A]) confirm(accepted bool) {
 		thing.since = cmp.Or(thing.since, p.ended)
 		if accepted {
 			thing.agreed = cmp.Or(thing.agreed, p.ended)
-			thing.allowed = thing.allowed || !thing.absent
+			thing.allowed = true // is not read of what is Absent, and reset when that changes
 		}
 		p.next.surplus[key] = thing
 	}
@@ -399,13 +399,13 @@ func (s *Set[K, D, A]) snapshot() (known[K, D, A], map[K]struct{}) {
 	return k, maps.Clone(s.accepted)
 }
 
-// commit makes next known, which was made of old.
-func (s *Set[K, D, A]) commit(old, next known[K, D, A]) {
+// commit makes next known, which was made of old, and returns it with the runs since.
+func (s *Set[K, D, A]) commit(old, next known[K, D, A]) known[K, D, A] {
 	defer s.lock()()
 	next.runs = maps.Clone(next.runs)
 	for key, last := range s.known.runs {
 		if !next.todo[key] && (last.state == running || last != old.runs[key]) { // it has changed since the listing began
-			next.runs[key] = last
+			next.runs[key] = run{last.state, max(last.listings, next.runs[key].listings)}
 		}
 	}
 	s.known = next
@@ -414,6 +414,8 @@ func (s *Set[K, D, A]) commit(old, next known[K, D, A]) {
 		return !ok || thing.absent
 	})
 	maps.DeleteFunc(s.deleted, func(_ K, at time.Time) bool { return time.Since(at) > s.twice() })
+	next.runs = maps.Clone(next.runs)
+	return next
 }
 
 // enqueue enqueues what has changed, and returns what is to be offered.

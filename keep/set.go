@@ -267,8 +267,7 @@ func (s *Set[K, D, A]) runListings(ctx context.Context) error {
 		GetItems: func(context.Context) ([]K, error) { // its context ends too soon
 			old, accepted := s.snapshot()
 			next, err := s.list(ctx, old, how[K]{accepted, s.Period / 2, s.lists, logger})
-			s.commit(old, next)
-			observed, errQueue := s.enqueue(queue, old, next)
+			observed, errQueue := s.enqueue(queue, old, s.commit(old, next))
 			return observed, errors.Join(err, errQueue)
 		},
 	}
@@ -422,6 +421,9 @@ func (s *Set[K, D, A]) startRun(key K) (k known[K, D, A], waited error) {
 func (s *Set[K, D, A]) endRun(key K, state runState) {
 	defer s.lock()()
 	if last := s.known.runs[key]; last.state == running {
+		if state >= succeeded {
+			last.listings = max(1, last.listings)
+		}
 		s.known.runs[key] = run{state, last.listings}
 	}
 	if state == succeeded && s.known.inSync(key) {

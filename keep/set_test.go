@@ -794,7 +794,7 @@ func TestLog(t *testing.T) {
 			`"panic while comparing the listings" set=things `: 5,
 			`err="keep: Set.Absent or Set.InSync of t0`:        5,
 			` keys=2 `: 5,
-			`"listings rejected, nothing that is newly surplus is deleted" set=things err="keep: too many things would be deleted at once: 2, first [`: 3,
+			`level=ERROR msg="listings rejected, nothing that is newly surplus is deleted" set=things err="keep: too many things would be deleted at once: 2, first [`: 3,
 		} {
 			if got := strings.Count(text.String(), line); got != want {
 				t.Errorf("%s is logged %d times, want %d:\n%s", line, got, want, &text)

@@ -35,6 +35,19 @@ import (
 	"github.com/reconkernel/reconcile/supervise"
 )
 
+// A Foo is what the helpers work on.
+type Foo struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Status            FooStatus `json:"status,omitzero"`
+}
+
+type FooStatus struct {
+	AvailableReplicas int32 `json:"availableReplicas"`
+}
+
+func (f *Foo) DeepCopyObject() runtime.Object { return custom.DeepCopy(f) }
+
 // A right is a verb on a resource.
 type right struct{ verb, group, resource string }
 

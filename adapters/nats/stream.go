@@ -7,6 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -33,15 +36,21 @@ import (
 // again after AckWait. The panics of its 1st, 2nd, 4th … delivery are logged. It counts
 // for MaxAckPending meanwhile: with 1, nothing else comes.
 //
+// The Feeder asks for no more than the consumer allows: MaxRequestBatch,
+// MaxRequestExpires, MaxRequestMaxBytes and MaxWaiting. While it waits for something else
+// than messages, such as the end of a pause or an acknowledgement by another process, it
+// logs what for. It does not change a consumer that is there: it logs the fields that config
+// sets and that differ.
+//
 // The Feeder survives lost connections, restarts of the server, and a stream or
 // a consumer that is deleted and created again, or that does not exist yet. A
 // message may come more than once. On a slow or long link it waits longer for
 // heartbeats each time that they are late, up to 30 seconds. When ctx is done it hands
 // back at once what it has not enqueued, and returns nil; it returns a
 // [reconcile.Terminal] error if an argument is wrong, and an error if the connection is
-// closed, or the consumer is of another kind or has a MaxDeliver: each hand-back, also at
-// an orderly stop, counts as a delivery, so such a consumer loses messages that nothing
-// was wrong with. If EnqueueContext returns [reconcile.ErrClosed] or
+// closed, or the consumer is of another kind, has a MaxRequestExpires below a second, or has
+// a MaxDeliver: each hand-back, also at an orderly stop, counts as a delivery, so such a
+// consumer loses messages that nothing was wrong with. If EnqueueContext returns [reconcile.ErrClosed] or
 // [nats.ErrConnectionClosed], wrapped or not, the Feeder hands back and returns that too.
 func Consumer[T comparable](js jetstream.JetStream, stream string, config jetstream.ConsumerConfig, key func(jetstream.Msg) (T, bool)) reconcile.Feeder[T] {
 	return func(ctx context.Context, q reconcile.Enqueuer[T]) error {
@@ -82,16 +91,23 @@ func Consumer[T comparable](js jetstream.JetStream, stream string, config jetstr
 			msg.Ack() // if this is lost, the message comes again
 			return nil
 		}
-		beat := heartbeat
+		beat, size := heartbeat, max(4<<20, 2*int(js.Conn().MaxPayload()))
+		shown := ""
 		return stay(ctx, js.Conn(), what, func(ctx context.Context, r *reader) error {
 			consumer, err := openConsumer(ctx, r, js, stream, config)
 			if err != nil {
 				return err
 			}
-			r.works()
-			err = r.consume(ctx, consumer, beat, handle)
-			if errors.Is(err, jetstream.ErrNoHeartbeat) {
+			if d := differences(consumer.CachedInfo().Config, config); d != "" && d != shown {
+				shown = d
+				reconcile.Logger(ctx).Warn("natsadapter: the consumer is not as config says, and is used as it is", "from", what, "differences", d)
+			}
+			err = r.consume(ctx, consumer, beat, size, handle)
+			switch {
+			case errors.Is(err, jetstream.ErrNoHeartbeat):
 				beat = min(2*beat, lastHeartbeat) // they may come late because the link is slow
+			case errors.Is(err, errTooLarge):
+				size *= 2
 			}
 			return err
 		})
@@ -124,6 +140,8 @@ func checkConsumer(js jetstream.JetStream, stream string, config jetstream.Consu
 		return fmt.Errorf("natsadapter: Consumer: AckWait is %v, want 100ms or more, or 0 for the server's 30s", config.AckWait)
 	case config.MaxDeliver > 0:
 		return fmt.Errorf("natsadapter: Consumer: %w", maxDeliver(config))
+	case len(config.PriorityGroups) > 0:
+		return fmt.Errorf("natsadapter: Consumer: %w", priorityGroups(config))
 	case noKey:
 		return fmt.Errorf("natsadapter: Consumer: stream %s needs a key function, got nil", stream)
 	}
@@ -156,8 +174,13 @@ func openConsumer(ctx context.Context, r *reader, js jetstream.JetStream, stream
 	if have.AckPolicy != jetstream.AckExplicitPolicy {
 		return nil, permanent{fmt.Errorf("its AckPolicy is %v, want AckExplicitPolicy", have.AckPolicy)}
 	}
-	if have.MaxDeliver > 0 {
+	switch {
+	case have.MaxDeliver > 0:
 		return nil, permanent{fmt.Errorf("its %w", maxDeliver(have))}
+	case len(have.PriorityGroups) > 0:
+		return nil, permanent{fmt.Errorf("its %w", priorityGroups(have))}
+	case have.MaxRequestExpires > 0 && have.MaxRequestExpires < time.Second:
+		return nil, permanent{fmt.Errorf("its MaxRequestExpires is %v, want 1s or more, or 0 for no limit", have.MaxRequestExpires)}
 	}
 	return consumer, nil
 }
@@ -166,30 +189,126 @@ func maxDeliver(config jetstream.ConsumerConfig) error {
 	return fmt.Errorf("MaxDeliver is %d, want 0 or -1 for no limit: a message that is handed back at a stop counts as delivered", config.MaxDeliver)
 }
 
+func priorityGroups(config jetstream.ConsumerConfig) error {
+	return fmt.Errorf("PriorityGroups are %q, want none: to read in one process at a time, use package elect", config.PriorityGroups)
+}
+
+// differences returns the fields of a consumer that want sets and that are not so. A
+// negative number sets a field to no limit.
+func differences(have, want jetstream.ConsumerConfig) string {
+	have.FilterSubjects, have.FilterSubject = filters(have), ""
+	want.FilterSubjects, want.FilterSubject = filters(want), ""
+	want.Name, want.Durable, want.PauseUntil = "", "", nil
+	if len(want.BackOff) > 0 {
+		want.AckWait = 0 // the server takes the first of BackOff
+	}
+	if want.MaxWaiting < 0 {
+		want.MaxWaiting = 0 // the server's default
+	}
+	if want.OptStartTime != nil {
+		at := want.OptStartTime.UTC().Round(0)
+		want.OptStartTime = &at
+	}
+	var all []string
+	h, w := reflect.ValueOf(have), reflect.ValueOf(want)
+	for i := range w.NumField() {
+		is, wanted := h.Field(i), w.Field(i)
+		same := reflect.DeepEqual(is.Interface(), wanted.Interface())
+		switch name := w.Type().Field(i).Name; {
+		case same, wanted.IsZero(), wanted.CanInt() && wanted.Int() < 0 && is.Int() <= 0:
+		case name == "Metadata": // the server adds some
+			for k, v := range want.Metadata {
+				if have.Metadata[k] != v {
+					all = append(all, fmt.Sprintf("Metadata[%q] is %q, want %q", k, have.Metadata[k], v))
+				}
+			}
+		default:
+			all = append(all, fmt.Sprintf("%s is %v, want %v", name, reflect.Indirect(is), reflect.Indirect(wanted)))
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+func filters(config jetstream.ConsumerConfig) []string {
+	all := slices.Clone(config.FilterSubjects)
+	if config.FilterSubject != "" {
+		all = append(all, config.FilterSubject)
+	}
+	slices.Sort(all)
+	return all
+}
+
 // lastHeartbeat is the longest that a pull of 30s may have.
 const lastHeartbeat = 15 * time.Second
+
+var (
+	errTooLarge = errors.New("messages are pending and none is delivered: the next one may be larger than what a request asks for")
+	errChanged  = errors.New("the configuration of the consumer was changed")
+)
+
+// A pull is how the messages of a consumer are asked for.
+type pull struct {
+	consumer jetstream.Consumer
+	beat     time.Duration // of the heartbeats
+	options  []jetstream.PullMessagesOpt
+}
+
+// newPull asks for no more than the consumer allows, and not for more bytes than a slow link
+// carries before the server sends them again.
+func (r *reader) newPull(consumer jetstream.Consumer, beat time.Duration, size int) *pull {
+	config := consumer.CachedInfo().Config
+	batch := batchSize
+	if config.MaxRequestBatch > 0 {
+		batch = min(batch, config.MaxRequestBatch)
+	}
+	var amount jetstream.PullMessagesOpt
+	if limit := config.MaxRequestMaxBytes; limit > 0 && limit < size {
+		// As many as fit if all are large. For a request that names the limit, a message
+		// beyond it would never come.
+		batch = max(1, min(batch, limit/int(r.nc.MaxPayload())))
+		amount = jetstream.PullMaxMessages(batch)
+	} else {
+		amount = jetstream.PullMaxMessagesWithBytesLimit(batch, size)
+	}
+	expires := jetstream.DefaultExpires
+	if config.MaxRequestExpires > 0 {
+		expires = min(expires, config.MaxRequestExpires)
+	}
+	threshold := (batch + 1) / 2
+	if config.MaxWaiting < batchSize {
+		threshold = 1 // one request at a time
+	}
+	beat = min(beat, expires/2)
+	return &pull{consumer, beat, []jetstream.PullMessagesOpt{
+		amount, jetstream.PullThresholdMessages(threshold), jetstream.PullExpiry(expires), jetstream.PullHeartbeat(beat),
+	}}
+}
 
 // consume hands the messages of a consumer to handle, one by one, until handle
 // returns an error, something is wrong, or ctx is done; it then returns nil.
 // Messages that are on their way then are given back at once, unless there is no
 // connection. Without heartbeats, which may be late, they are handled.
-func (r *reader) consume(ctx context.Context, consumer jetstream.Consumer, beat time.Duration, handle func(jetstream.Msg) error) error {
-	// Not more bytes than a slow link carries before the server sends them again.
-	limit := max(4<<20, 2*int(r.nc.MaxPayload()))
-	messages, err := consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(batchSize, limit), jetstream.PullHeartbeat(beat))
+func (r *reader) consume(ctx context.Context, consumer jetstream.Consumer, beat time.Duration, size int, handle func(jetstream.Msg) error) error {
+	p := r.newPull(consumer, beat, size)
+	messages, err := consumer.Messages(p.options...)
 	if err != nil {
 		return err
 	}
-	err = forEach(ctx, messages, handle)
+	err = r.forEach(ctx, p, messages, handle)
 	if !r.nc.IsConnected() {
 		messages.Stop()
 		return err
 	}
 	messages.Drain() // of what the server sent before it heard of that
-	for late := errors.Is(err, jetstream.ErrNoHeartbeat); late; {
-		rest := forEach(ctx, messages, handle)
-		if late = errors.Is(rest, jetstream.ErrNoHeartbeat); !late && !errors.Is(rest, jetstream.ErrMsgIteratorClosed) {
-			err = rest
+	if errors.Is(err, jetstream.ErrNoHeartbeat) {
+		for late := true; late; {
+			rest := r.forEach(ctx, p, messages, handle)
+			if late = errors.Is(rest, jetstream.ErrNoHeartbeat); !late && !errors.Is(rest, jetstream.ErrMsgIteratorClosed) {
+				err = rest
+			}
+		}
+		if info, asked := r.info(ctx, consumer); asked == nil && info.NumWaiting >= info.Config.MaxWaiting {
+			err = fmt.Errorf("its MaxWaiting of %d is reached, by requests of other processes: %w", info.Config.MaxWaiting, err)
 		}
 	}
 	for {
@@ -203,21 +322,74 @@ func (r *reader) consume(ctx context.Context, consumer jetstream.Consumer, beat 
 }
 
 // forEach hands messages to handle until there are no more or ctx is done; it
-// then returns nil.
-func forEach(ctx context.Context, messages jetstream.MessagesContext, handle func(jetstream.Msg) error) error {
+// then returns nil. When none comes for a while that is longer than that in which a missing
+// heartbeat is noticed, the server is asked why.
+func (r *reader) forEach(ctx context.Context, p *pull, messages jetstream.MessagesContext, handle func(jetstream.Msg) error) error {
+	first := 3 * p.beat
+	patience, before := first, p.consumer.CachedInfo()
 	for {
-		msg, err := messages.Next(jetstream.NextContext(ctx))
+		waiting, cancel := context.WithTimeout(ctx, patience)
+		msg, err := messages.Next(jetstream.NextContext(waiting))
+		quiet := waiting.Err() != nil
+		cancel()
 		switch {
 		case ctx.Err() != nil:
 			if err == nil {
 				msg.Nak()
 			}
 			return nil
+		case err != nil && quiet:
+			info, err := r.info(ctx, p.consumer)
+			if err == nil {
+				err = stuck(before, info)
+			}
+			if err != nil {
+				return err
+			}
+			if why := blocked(info); why != nil {
+				r.waits(why)
+			} else {
+				r.works()
+			}
+			patience, before = min(2*patience, time.Minute), info
+			continue
 		case err != nil:
 			return err
 		}
+		r.works()
+		patience = max(first, 10*time.Second)
 		if err := handle(msg); err != nil {
 			return err
 		}
 	}
+}
+
+func (r *reader) info(ctx context.Context, consumer jetstream.Consumer) (info *jetstream.ConsumerInfo, err error) {
+	err = r.ask(ctx, func(ctx context.Context) (err error) {
+		info, err = consumer.Info(ctx)
+		return err
+	})
+	return info, err
+}
+
+// stuck returns why it is of no use to go on waiting, or nil.
+func stuck(before, now *jetstream.ConsumerInfo) error {
+	switch {
+	case differences(before.Config, now.Config) != "" || differences(now.Config, before.Config) != "":
+		return errChanged
+	case blocked(now) == nil && before.NumPending > 0 && now.NumPending > 0 && before.Delivered == now.Delivered:
+		return errTooLarge
+	}
+	return nil
+}
+
+// blocked returns why the server delivers nothing, or nil.
+func blocked(info *jetstream.ConsumerInfo) error {
+	switch most := info.Config.MaxAckPending; {
+	case info.Paused:
+		return fmt.Errorf("it is paused for another %v: nats consumer resume %s %s ends that", info.PauseRemaining.Round(time.Second), info.Stream, info.Name)
+	case most > 0 && info.NumAckPending >= most && info.NumPending > 0:
+		return fmt.Errorf("its MaxAckPending of %d is reached: another process has the messages, or they come again after its AckWait of %v", most, info.Config.AckWait)
+	}
+	return nil
 }

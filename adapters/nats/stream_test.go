@@ -77,22 +77,6 @@ func TestConsumer(t *testing.T) {
 	run(t, natsadapter.Consumer(as(t, js, "feeder of a stream", "S"), "S", jetstream.ConsumerConfig{Durable: "c"}, body)).want("3")
 }
 
-// TestConsumerKeepsItsConfig uses a consumer that is there already, with a
-// filter that the Feeder does not name.
-func TestConsumerKeepsItsConfig(t *testing.T) {
-	js := natstest.New(t).JetStream(t)
-	stream := createStream(t, js, "S")
-	if _, err := stream.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "c", FilterSubject: "S.b"}); err != nil {
-		t.Fatal(err)
-	}
-	publish(t, js, "S.a", "1")
-	publish(t, js, "S.b", "2")
-	f := run(t, natsadapter.Consumer(as(t, js, "feeder of a stream", "S"), "S", jetstream.ConsumerConfig{Durable: "c"}, body))
-	f.want("2")
-	settled(t, stream, "c")
-	f.none()
-}
-
 // TestConsumerSurvivesRestarts publishes while the server is killed again and
 // again: every message is enqueued, once or more.
 func TestConsumerSurvivesRestarts(t *testing.T) {
@@ -285,6 +269,8 @@ func TestConsumerMisuse(t *testing.T) {
 		{Durable: "none", AckPolicy: jetstream.AckNonePolicy},
 		{Durable: "all", AckPolicy: jetstream.AckAllPolicy},
 		{Durable: "thrice", AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: 3},
+		{Durable: "pinned", AckPolicy: jetstream.AckExplicitPolicy, PriorityPolicy: jetstream.PriorityPolicyPinned, PriorityGroups: []string{"g"}},
+		{Durable: "hurried", AckPolicy: jetstream.AckExplicitPolicy, MaxRequestExpires: 500 * time.Millisecond},
 	} {
 		if _, err := stream.CreateConsumer(t.Context(), config); err != nil {
 			t.Fatal(err)
@@ -306,6 +292,9 @@ func TestConsumerMisuse(t *testing.T) {
 		{js, "S", jetstream.ConsumerConfig{Durable: "c", AckPolicy: jetstream.AckAllPolicy}, body, "AckPolicy is AckAll, want AckExplicitPolicy"},
 		{js, "S", jetstream.ConsumerConfig{Durable: "c", AckWait: 1}, body, "AckWait is 1ns, want 100ms or more"},
 		{js, "S", jetstream.ConsumerConfig{Durable: "c", MaxDeliver: 3}, body, "MaxDeliver is 3, want 0 or -1"},
+		{js, "S", jetstream.ConsumerConfig{Durable: "c", PriorityGroups: []string{"g"}}, body, `PriorityGroups are ["g"], want none`},
+		{js, "S", jetstream.ConsumerConfig{Durable: "pinned"}, body, `consumer pinned of stream S: its PriorityGroups are ["g"], want none`},
+		{js, "S", jetstream.ConsumerConfig{Durable: "hurried"}, body, "consumer hurried of stream S: its MaxRequestExpires is 500ms, want 1s or more"},
 		{js, "S", jetstream.ConsumerConfig{Durable: "thrice"}, body, "consumer thrice of stream S: its MaxDeliver is 3, want 0 or -1"},
 		{js, "S", jetstream.ConsumerConfig{Durable: strings.Repeat("c", 256)}, body, "are 1 and 256 bytes long, want 255 at most"},
 		{js, "S", good, nil, "stream S needs a key function"},
@@ -316,6 +305,57 @@ func TestConsumerMisuse(t *testing.T) {
 		err := natsadapter.Consumer(c.js, c.stream, c.config, c.key)(t.Context(), recorder{})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("Consumer(%q, %+v): %v, want %q", c.stream, c.config, err, c.want)
+		}
+	}
+}
+
+// A consumer of the last release is used as it is, and each field that config sets and that
+// it has otherwise is named, once.
+func TestConsumerOfTheLastRelease(t *testing.T) {
+	js := natstest.New(t).JetStream(t)
+	stream := createStream(t, js, "S")
+	begin := time.Now().UTC().Add(-time.Hour)
+	was := jetstream.ConsumerConfig{
+		Durable: "c", AckPolicy: jetstream.AckExplicitPolicy, FilterSubject: "S.a", Metadata: map[string]string{"of": "us", "by": "me"},
+		DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &begin, BackOff: []time.Duration{time.Second, time.Minute},
+		SampleFrequency: "50%", MaxWaiting: 7, MaxAckPending: 5, HeadersOnly: true, MaxRequestBatch: 10,
+		MaxRequestExpires: time.Minute, MaxRequestMaxBytes: 1 << 20, InactiveThreshold: time.Hour, Replicas: 1, MemoryStorage: true, Description: "old",
+	}
+	if _, err := stream.CreateConsumer(t.Context(), was); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, js, "S.a", "")
+	differ := func(config jetstream.ConsumerConfig) string {
+		config.Durable = "c"
+		f, log := logging(t, natsadapter.Consumer(js, "S", config, func(jetstream.Msg) (string, bool) { return "1", true }))
+		publish(t, js, "S.a", "")
+		f.want("1")
+		f.stop()
+		select {
+		case line := <-log:
+			_, line, _ = strings.Cut(line, "differences=")
+			return line
+		default:
+			return ""
+		}
+	}
+	same := was
+	same.AckWait, same.MaxDeliver = time.Hour, -1 // BackOff wins
+	for _, config := range []jetstream.ConsumerConfig{{}, was, same, {FilterSubjects: []string{"S.a"}, MaxWaiting: -1}} {
+		if d := differ(config); d != "" {
+			t.Errorf("%+v: %s", config, d)
+		}
+	}
+	later := begin.Add(time.Minute)
+	for want, config := range map[string]jetstream.ConsumerConfig{
+		`"FilterSubjects is [S.a], want [S.a S.b]"`:                                  {FilterSubjects: []string{"S.b", "S.a"}},
+		`"Metadata[\"of\"] is \"us\", want \"them\""`:                                {Metadata: map[string]string{"of": "them"}},
+		`"DeliverPolicy is by_start_time, want new; MaxAckPending is 5, want -1"`:    {DeliverPolicy: jetstream.DeliverNewPolicy, MaxAckPending: -1},
+		fmt.Sprintf(`"OptStartTime is %v, want %v"`, begin.Round(0), later.Round(0)): {OptStartTime: &later},
+		`"AckWait is 1s, want 1m0s; MaxRequestExpires is 1m0s, want 2m0s"`:           {AckWait: time.Minute, MaxRequestExpires: 2 * time.Minute},
+	} {
+		if d := strings.TrimSpace(differ(config)); d != want {
+			t.Errorf("%+v: %s, want %s", config, d, want)
 		}
 	}
 }

@@ -608,7 +608,8 @@ func (d *delivery) control(msg *nats.Msg) error {
 type reader struct {
 	nc      *nats.Conn
 	timeout time.Duration // what a server may take for a call
-	works   func()        // to be told that the attempt is a good one
+	works   func()        // to be called after a message or a heartbeat
+	waits   func(error)   // to be called when none can come, with the reason
 }
 
 // ask makes a call to the server. It returns errSlow if the server takes longer
@@ -698,11 +699,21 @@ func stay(ctx context.Context, nc *nats.Conn, what string, attempt func(context.
 		}
 		pause, timeout, since = firstPause, firstTimeout, time.Time{}
 	}
+	waits := func(err error) {
+		switch now := time.Now(); {
+		case since.IsZero():
+			since, logged = now, now
+			reconcile.Logger(ctx).Warn("natsadapter: cannot read", "from", what, "err", err)
+		case now.Sub(since) > max(time.Minute, 2*logged.Sub(since)):
+			logged = now
+			reconcile.Logger(ctx).Warn("natsadapter: still cannot read", "from", what, "err", err, "for", now.Sub(since))
+		}
+	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
 		watched, done := whileConnected(ctx, status)
-		err := attempt(watched, &reader{nc, timeout, works})
+		err := attempt(watched, &reader{nc, timeout, works, waits})
 		if errors.Is(context.Cause(watched), errReconnect) && !errors.As(err, new(permanent)) {
 			err = errReconnect
 		}
@@ -717,14 +728,7 @@ func stay(ctx context.Context, nc *nats.Conn, what string, attempt func(context.
 			return fmt.Errorf("natsadapter: %s: %w", what, names.Closed(nc))
 		}
 		trouble(ctx, what, err)
-		switch now := time.Now(); {
-		case since.IsZero():
-			since, logged = now, now
-			reconcile.Logger(ctx).Warn("natsadapter: cannot read", "from", what, "err", err)
-		case now.Sub(since) > max(time.Minute, 2*logged.Sub(since)):
-			logged = now
-			reconcile.Logger(ctx).Warn("natsadapter: still cannot read", "from", what, "err", err, "for", now.Sub(since))
-		}
+		waits(err)
 		for waiting := !nc.IsConnected(); waiting; {
 			select {
 			case <-ctx.Done():

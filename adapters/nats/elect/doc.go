@@ -19,6 +19,9 @@
 //     lease is lost during an orderly stop.
 //  2. An orderly stop hands over at once (TestElectHandsOver), and only when
 //     what ran has ended (TestElectKeepsTheLeaseWhileItEnds).
+//  3. A lease that is deleted, purged or taken from outside ends the context of its leader
+//     as soon as the leader hears of it (TestElectDeleted). If the bucket is made anew, no
+//     candidate that saw the last one leads for a TTL (TestBucketThatIsMadeAnewHasOneLeader).
 //
 // It works with servers from 2.9 on (TestElectOldServer).
 package elect

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -99,7 +98,8 @@ func (e *elected) Run(ctx context.Context) error {
 	}
 	host, _ := os.Hostname()
 	c := &candidate{kv: e.kv, name: e.name, id: fmt.Sprintf("%s/%d/%s", host, os.Getpid(), rand.Text()), logger: reconcile.Logger(ctx)}
-	defer c.watches.Wait()
+	defer c.watch.stopping.Wait()
+	defer c.watch.stop()
 	defer c.release()
 	for {
 		t, err := c.win(ctx)
@@ -142,9 +142,10 @@ type candidate struct {
 	// was not answered, so that there may be an entry of ours.
 	revision uint64
 	unsure   bool
-	epoch    uint64 // of the bucket
+	epoch    uint64    // of the bucket
+	anew     time.Time // when it was seen to be another one; zero if it was not
 
-	watches sync.WaitGroup // that are being stopped
+	watch watch
 }
 
 // A term is the time in which a process leads.
@@ -157,8 +158,6 @@ type term struct {
 // win waits until the lease is ours. It returns nil if ctx is done first, and an
 // error if the bucket is not fit for leases.
 func (c *candidate) win(ctx context.Context) (*term, error) {
-	watch := watch{stopping: &c.watches}
-	defer watch.stop()
 	var trouble error
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -170,8 +169,13 @@ func (c *candidate) win(ctx context.Context) (*term, error) {
 		pause := retryPause
 		if err == nil {
 			pause = min(ttl/4, longestPause)
-			watch.start(ctx, c.kv, c.name)
+			c.watch.start(c.kv, c.name, ttl)
 			begin, epoch := time.Now(), c.epoch
+			if left := ttl - begin.Sub(c.anew); left > 0 { // the leader of the last bucket may not know
+				timer.Reset(left)
+				c.watch.wait(ctx, timer.C)
+				continue
+			}
 			err = c.hold(ctx, ttl)
 			if err == nil {
 				_, err = c.ttl(ctx) // which reads the epoch
@@ -195,7 +199,7 @@ func (c *candidate) win(ctx context.Context) (*term, error) {
 			pause = min(pause, retryPause)
 		}
 		timer.Reset(pause)
-		watch.wait(ctx, timer.C)
+		c.watch.wait(ctx, timer.C)
 	}
 	return nil, nil
 }
@@ -212,7 +216,12 @@ func (c *candidate) ttl(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	if s, ok := status.(interface{ StreamInfo() *jetstream.StreamInfo }); ok {
-		c.epoch = lease.Epoch(s.StreamInfo().Created)
+		epoch := lease.Epoch(s.StreamInfo().Created)
+		if c.epoch != 0 && c.epoch != epoch {
+			c.anew = time.Now()
+			c.logger.Warn("natsadapter: the bucket of a lease was made anew: none stands for election until the lease of the last bucket is over", "lease", c.name, "for", status.TTL())
+		}
+		c.epoch = epoch
 	}
 	return status.TTL(), nil
 }
@@ -287,9 +296,16 @@ func (c *candidate) keep(t *term, ended <-chan error) error {
 	lost := false
 	since := time.Now()
 	for {
+		taken := false
+		c.watch.quiet++
 		select {
 		case err := <-ended:
 			return err
+		case e, ok := <-c.watch.updates():
+			c.watch.heard(ok)
+			if taken = c.isTaken(e); !taken {
+				continue
+			}
 		case <-timer.C:
 		}
 		if lost {
@@ -298,13 +314,17 @@ func (c *candidate) keep(t *term, ended <-chan error) error {
 			patience *= 2
 			continue
 		}
-		begin := time.Now()
-		err := c.hold(context.Background(), t.ttl)
+		begin, err := time.Now(), reconcile.ErrLeaseLost
+		if !taken {
+			c.watch.start(c.kv, c.name, t.ttl)
+			err = c.hold(context.Background(), t.ttl)
+		}
 		switch {
 		case err == nil && t.Extend(begin.Add(t.ttl*2/3)):
 			timer.Reset(time.Until(begin.Add(t.ttl / 4)))
 		case errors.Is(err, reconcile.ErrLeaseLost) || t.Over():
 			t.End(reconcile.ErrLeaseLost)
+			c.watch.stop()
 			lost, since = true, time.Now()
 			timer.Reset(t.ttl / 3)
 			c.logger.Warn("natsadapter: lost the lease", "lease", c.name, "term", t.number, "err", err)
@@ -312,6 +332,11 @@ func (c *candidate) keep(t *term, ended <-chan error) error {
 			timer.Reset(min(t.ttl/20, retryPause))
 		}
 	}
+}
+
+// isTaken reports whether an update says that the lease is not ours.
+func (c *candidate) isTaken(e jetstream.KeyValueEntry) bool {
+	return e != nil && e.Revision() > c.revision && (e.Operation() != jetstream.KeyValuePut || string(e.Value()) != c.id)
 }
 
 // release gives the lease back, if it may be ours. Should that fail, it ends by

@@ -135,3 +135,40 @@ func TestFenceOfABucketThatIsMadeAnew(t *testing.T) {
 		})
 	}
 }
+
+// A candidate that sees that the bucket was made anew waits until the leader of the one
+// before, which may not know, has lost its lease.
+func TestBucketThatIsMadeAnewHasOneLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kv := &bucket{ttl: 30 * time.Second, created: time.Now()} // renewed each 7.5 s
+		var terms []context.Context
+		r := reconcile.RunFunc(func(ctx context.Context) error {
+			for _, other := range terms {
+				if other.Err() == nil {
+					t.Error("two lead at once")
+				}
+			}
+			terms = append(terms, ctx)
+			<-ctx.Done()
+			return nil
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		for range 2 {
+			all.Go(func() {
+				if err := Elect(kv, "leader", r).Run(ctx); err != nil {
+					t.Error(err)
+				}
+			})
+			time.Sleep(time.Second)
+		}
+		time.Sleep(6 * time.Second)
+		kv.created, kv.value, kv.revision = time.Now(), nil, 0
+		time.Sleep(time.Minute)
+		stop()
+		all.Wait()
+		if len(terms) != 2 {
+			t.Errorf("%d terms, want 2", len(terms))
+		}
+	})
+}

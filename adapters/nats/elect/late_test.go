@@ -5,7 +5,6 @@ package elect
 
 import (
 	"context"
-	"sync"
 	"testing"
 	"time"
 
@@ -40,13 +39,12 @@ func (w busyWatcher) Stop() error { <-w.answer; return nil }
 // Who has won a lease does not wait until its watch has stopped; Run does.
 func TestWatchStopDoesNotWait(t *testing.T) {
 	answer := make(chan struct{})
-	var stopping sync.WaitGroup
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	w := watch{watcher: busyWatcher{answer: answer}, cancel: cancel, stopping: &stopping}
+	w := watch{watcher: busyWatcher{answer: answer}, cancel: cancel}
 	w.stop()
 	close(answer)
-	stopping.Wait()
+	w.stopping.Wait()
 	if ctx.Err() == nil {
 		t.Error("the context of the watch goes on after it was stopped")
 	}

@@ -11,23 +11,25 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// A watch tells a candidate that the key was deleted. It may be stale or fail:
-// whoever waits for it has a timer as well.
+// A watch tells a candidate that the key was deleted, and a leader that its lease was. It
+// may be stale or fail: whoever waits for it has a timer as well.
 type watch struct {
 	watcher jetstream.KeyWatcher
 	cancel  context.CancelFunc
 	quiet   int // waits in a row without a word, though a leader renews
 
-	stopping *sync.WaitGroup
+	stopping sync.WaitGroup
 }
 
-func (w *watch) start(ctx context.Context, kv jetstream.KeyValue, name string) {
+// start begins to watch, if it does not already. It blocks for a twentieth of ttl at most.
+func (w *watch) start(kv jetstream.KeyValue, name string, ttl time.Duration) {
 	if w.watcher != nil && w.quiet < 3 {
 		return
 	}
 	w.stop()
-	ctx, w.cancel = context.WithCancel(ctx) // for the watch as long as it lasts
-	slow := time.AfterFunc(shortTimeout, w.cancel)
+	var ctx context.Context
+	ctx, w.cancel = context.WithCancel(context.Background()) // for the watch as long as it lasts
+	slow := time.AfterFunc(min(ttl/20, shortTimeout), w.cancel)
 	watcher, err := kv.Watch(ctx, name, jetstream.UpdatesOnly())
 	if slow.Stop(); err != nil {
 		w.cancel()
@@ -51,26 +53,33 @@ func (w *watch) stop() {
 	})
 }
 
+// updates returns what to receive from before each call of heard; nil if there is no watch.
+func (w *watch) updates() <-chan jetstream.KeyValueEntry {
+	if w.watcher == nil {
+		return nil
+	}
+	return w.watcher.Updates()
+}
+
+// heard takes note of what was received.
+func (w *watch) heard(ok bool) {
+	w.quiet = 0
+	if !ok {
+		w.stop()
+	}
+}
+
 // wait returns when the key was deleted, the timer fires or ctx is done.
 func (w *watch) wait(ctx context.Context, timer <-chan time.Time) {
 	w.quiet++
-	var updates <-chan jetstream.KeyValueEntry
-	if w.watcher != nil {
-		updates = w.watcher.Updates()
-	}
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer:
 			return
-		case e, ok := <-updates:
-			if !ok {
-				updates = nil
-				w.stop()
-				continue
-			}
-			w.quiet = 0
+		case e, ok := <-w.updates():
+			w.heard(ok)
 			if e != nil && e.Operation() != jetstream.KeyValuePut {
 				return
 			}

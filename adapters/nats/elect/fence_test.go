@@ -19,6 +19,7 @@ import (
 // A bucket keeps one lease in memory.
 type bucket struct {
 	jetstream.KeyValue
+	mu      sync.Mutex // guards the fields below
 	ttl     time.Duration
 	created time.Time
 	broken  time.Time // from then on it does not answer; zero for never
@@ -53,6 +54,8 @@ func (s bucketStatus) StreamInfo() *jetstream.StreamInfo {
 func (b *bucket) Bucket() string { return "leases" }
 
 func (b *bucket) Status(context.Context) (jetstream.KeyValueStatus, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	return bucketStatus{ttl: b.ttl, created: b.created}, b.answer()
 }
 
@@ -69,6 +72,8 @@ func (b *bucket) Update(_ context.Context, _ string, value []byte, last uint64) 
 }
 
 func (b *bucket) write(value []byte, last *uint64, conflict error) (uint64, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if b.before != nil {
 		b.before()
 	}
@@ -96,6 +101,8 @@ func (e bucketEntry) Value() []byte    { return e.value }
 func (e bucketEntry) Revision() uint64 { return e.revision }
 
 func (b *bucket) Get(context.Context, string) (jetstream.KeyValueEntry, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if b.value == nil {
 		return nil, jetstream.ErrKeyNotFound
 	}
@@ -103,6 +110,8 @@ func (b *bucket) Get(context.Context, string) (jetstream.KeyValueEntry, error) {
 }
 
 func (b *bucket) Delete(context.Context, string, ...jetstream.KVDeleteOpt) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if err := b.answer(); err != nil {
 		return err
 	}
@@ -141,14 +150,17 @@ func TestFenceOfABucketThatIsMadeAnew(t *testing.T) {
 func TestBucketThatIsMadeAnewHasOneLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kv := &bucket{ttl: 30 * time.Second, created: time.Now()} // renewed each 7.5 s
+		var mu sync.Mutex
 		var terms []context.Context
 		r := reconcile.RunFunc(func(ctx context.Context) error {
+			mu.Lock()
 			for _, other := range terms {
 				if other.Err() == nil {
 					t.Error("two lead at once")
 				}
 			}
 			terms = append(terms, ctx)
+			mu.Unlock()
 			<-ctx.Done()
 			return nil
 		})
@@ -163,7 +175,9 @@ func TestBucketThatIsMadeAnewHasOneLeader(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		time.Sleep(6 * time.Second)
+		kv.mu.Lock()
 		kv.created, kv.value, kv.revision = time.Now(), nil, 0
+		kv.mu.Unlock()
 		time.Sleep(time.Minute)
 		stop()
 		all.Wait()

@@ -30,12 +30,6 @@ func TestConsumerKeepsLimits(t *testing.T) {
 		JetStreamLimits: server.JSLimitOpts{MaxRequestBatch: 10, MaxAckPending: 50},
 	})
 	js := natstest.JetStream(t, natstest.Connect(t, s.ClientURL()))
-	var want []string
-	createStream(t, js, "S")
-	for i := range 200 {
-		want = append(want, fmt.Sprint(i))
-		publish(t, js, "S.a", want[i])
-	}
 	for name, config := range map[string]jetstream.ConsumerConfig{
 		"of_the_server":      {},
 		"MaxRequestBatch":    {MaxRequestBatch: 1},
@@ -48,8 +42,12 @@ func TestConsumerKeepsLimits(t *testing.T) {
 			t.Parallel()
 			var log bytes.Buffer
 			config.Durable = name
-			f := run(t, inGroup(&log, natsadapter.Consumer(as(t, js, "feeder of a stream", "S"), "S", config, body)))
-			f.want(want...)
+			f := run(t, inGroup(&log, natsadapter.Consumer(as(t, js, "feeder of a stream", name), name, config, body)))
+			createStream(t, js, name)
+			for i := range 100 {
+				publish(t, js, name+".a", fmt.Sprint(i))
+				f.want(fmt.Sprint(i))
+			}
 			f.stop()
 			if strings.Count(log.String(), "cannot read") > 3 { // a heartbeat may be late on a slow machine
 				t.Errorf("log:\n%s", log.String())

@@ -85,6 +85,8 @@ func TestReadyOfAnInformerThatCannotRead(t *testing.T) {
 					t.Fatal(err)
 				}
 				c := &kube.Controller[*sized]{Name: "sizes", Informer: things.Informer(ns, 0), Reconcile: func(context.Context, *sized) error { return nil }}
+				var source *kube.Source[name]
+				c.With = func(p *kube.Parts) { source = p.Sources[0] }
 				var log bytes.Buffer
 				group := supervise.Group{Logger: slog.New(slog.NewTextHandler(&log, nil))}
 				group.Add("informers", c.Informers())
@@ -95,9 +97,14 @@ func TestReadyOfAnInformerThatCannotRead(t *testing.T) {
 				ready := func(when, want string) {
 					t.Helper()
 					synctest.Wait()
-					_, err := c.Ready()
-					if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-						t.Errorf("%s: Ready is %v, want %q", when, err, want)
+					_, all := c.Ready()
+					_, one := source.Ready()
+					_, list := source.List(context.Background())
+					for _, err := range []error{all, one, list} {
+						if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+							t.Errorf("%s: Ready is %v and of the Source %v, List %v, want %q", when, all, one, list, want)
+							break
+						}
 					}
 				}
 				time.Sleep(10*time.Minute + time.Second)
@@ -127,6 +134,7 @@ func TestReadyOfAnInformerThatCannotRead(t *testing.T) {
 				if err := <-ended; err != nil {
 					t.Error(err)
 				}
+				ready("when the informer has stopped", "has stopped")
 			})
 		})
 	}

@@ -62,13 +62,8 @@ func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // that another leads.
 func (c *Controller[O]) Ready() (string, error) {
 	for _, informer := range c.informers() {
-		if informer == nil || !informer.HasSynced() {
-			return "", fmt.Errorf("a cache is not whole: %w", failure(informer))
-		}
-		if r, ok := running.Load(informer); ok {
-			if err := r.(*run).blind(); err != nil {
-				return "", err
-			}
+		if err := whole(informer); err != nil {
+			return "", err
 		}
 	}
 	p := c.runs.Load()
@@ -83,6 +78,9 @@ func (c *Controller[O]) Ready() (string, error) {
 	}
 	return "runs", nil
 }
+
+// Ready is a [Probe]: it fails as that of a Controller does, for the informer of this Source.
+func (s *Source[T]) Ready() (string, error) { return "reads", whole(s.Informer) }
 
 // NotStuck returns a [Probe] that fails while a run of the Controller takes longer than
 // limit: far longer than Timeout of its Reconciler, as a restart ends all runs. What

@@ -183,6 +183,21 @@ func (r *run) failed(ctx context.Context, _ *cache.Reflector, err error) {
 	}
 }
 
+// whole returns an error if the cache of an informer is not what the API server has: it has
+// no list yet, has stopped, or is blind.
+func whole(informer cache.SharedInformer) error {
+	if informer == nil || !informer.HasSynced() {
+		return fmt.Errorf("a cache is not whole: %w", failure(informer))
+	}
+	if informer.IsStopped() {
+		return errors.New("the informer of a cache has stopped")
+	}
+	if r, ok := running.Load(informer); ok {
+		return r.(*run).blind()
+	}
+	return nil
+}
+
 // failure returns why an informer has no list.
 func failure(informer cache.SharedInformer) error {
 	r, ok := running.Load(informer)

@@ -311,11 +311,11 @@ func TestOrphans(t *testing.T) {
 			s.Kubectl(t, "label", "configmap", child, "owner="+owner, "-n", ns)
 		}
 		orphans := kube.Orphans(children, owners)
-		if got, err := orphans(t.Context()); err == nil || !strings.Contains(err.Error(), "children: the informer has not synced yet") {
+		if got, err := orphans(t.Context()); err == nil || !strings.Contains(err.Error(), "children: a cache is not whole") {
 			t.Errorf("before the children have synced: %v, %v", got, err)
 		}
 		feed(t, children)
-		if got, err := orphans(t.Context()); err == nil || !strings.Contains(err.Error(), "names: the informer has not synced yet") {
+		if got, err := orphans(t.Context()); err == nil || !strings.Contains(err.Error(), "names: a cache is not whole") {
 			t.Errorf("before the owners have synced: %v, %v", got, err)
 		}
 		h := feed(t, owners)

@@ -261,13 +261,14 @@ func (s *Source[T]) markSynced() {
 
 // List returns the items of all objects that the informer knows and that
 // matter, each once. It is for [reconcile.Poller].GetItems: a resync that asks
-// the API server nothing. It returns an error before the informer has synced.
+// the API server nothing. It returns an error before the informer has synced, after it has
+// stopped, and once it has failed to list and to watch for two minutes, as [Source.Ready].
 func (s *Source[T]) List(context.Context) ([]T, error) {
 	if s.Informer == nil || s.Keys == nil {
 		return nil, fmt.Errorf("%s: List needs Source.Informer and Source.Keys", s.what())
 	}
-	if !s.Informer.HasSynced() {
-		return nil, fmt.Errorf("%s: the informer has not synced yet", s.what())
+	if err := whole(s.Informer); err != nil {
+		return nil, fmt.Errorf("%s: %w", s.what(), err)
 	}
 	var items []T
 	seen := make(map[T]struct{})

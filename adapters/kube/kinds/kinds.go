@@ -120,7 +120,8 @@ func (k *Kinds) end() {
 // To replace who is served, serve the new one and then stop the old one: the
 // watch goes on, and the new one begins with all objects. A kind that does not
 // exist is not an error here: it is asked for again and again, and served when
-// it is there. A panic in a function of s is logged, and Feed of s runs again, with
+// it is there. Once it cannot be read for two minutes, as when its version is switched off,
+// s.List returns an error, and s.Ready is a [kube.Probe] that fails. A panic in a function of s is logged, and Feed of s runs again, with
 // back-off.
 func Serve[T comparable](k *Kinds, gvr schema.GroupVersionResource, q reconcile.Enqueuer[T], s *kube.Source[T]) (stop func(), err error) {
 	switch {

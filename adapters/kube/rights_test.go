@@ -19,6 +19,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -134,7 +135,7 @@ var helpers = map[string]helper{
 			return err
 		},
 	},
-	"Elect": {rights: leases("get", "create", "update"), use: func(ctx context.Context, t *testing.T, p place) error {
+	"Elect": {rights: leases("get", "create", "update", "watch"), use: func(ctx context.Context, t *testing.T, p place) error {
 		config := elect.Config{Client: typed(t, p.config).CoordinationV1(), Namespace: p.ns, Name: "lease", Logger: p.logger, Duration: p.lease}
 		// Twice: the second term is not of a new Lease.
 		for range 2 {
@@ -148,6 +149,22 @@ var helpers = map[string]helper{
 			if err != nil {
 				return err
 			}
+		}
+		err := elect.Elect(config, reconcile.RunFunc(func(ctx context.Context) error {
+			for { // until it watches
+				select {
+				case <-ctx.Done():
+					return nil
+				case <-time.After(100 * time.Millisecond):
+				}
+				err := typed(t, p.admin).CoordinationV1().Leases(p.ns).Delete(ctx, config.Name, metav1.DeleteOptions{})
+				if err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) {
+					t.Error(err)
+				}
+			}
+		})).Run(ctx)
+		if err != nil && !errors.Is(err, reconcile.ErrLeaseLost) {
+			return err
 		}
 		if text := p.logger.Handler().(*lines).text(); strings.Contains(text, "cannot") {
 			return errors.New(text)
@@ -234,7 +251,7 @@ func TestRights(t *testing.T) {
 					switch {
 					case strings.HasSuffix(r.resource, "/finalizers"): // the server names no resource
 						want = "the right to update the finalizers of Foo is missing"
-					case r.verb == "watch": // without it, the list is tried
+					case r.verb == "watch" && r.group == "": // without it, the list is tried
 						want = "this client may not list and watch it"
 					}
 				}

@@ -10,6 +10,7 @@
 package elect
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -20,9 +21,11 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	typedv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
@@ -41,7 +44,7 @@ type Config struct {
 	// Client is that of a clientset that nothing else uses, such as
 	// kubernetes.Interface.CoordinationV1(). A clientset has one rate limiter: behind
 	// the requests of the workers, those for the Lease come too late, and it is lost.
-	Client    coordinationv1.LeasesGetter
+	Client    typedv1.LeasesGetter
 	Namespace string // of the Lease; empty means that of the pod this process is in
 	Name      string // of the Lease; it is made if it is not there
 
@@ -91,8 +94,9 @@ type Config struct {
 // process waits nobody takes from it, so it grows by an item for each object that
 // comes, also of those that are gone again. [EachTerm] makes one for each term.
 //
-// A Lease that is deleted is free: another candidate takes it at once, and this one
-// ends only when it is to renew it, up to Config.Period later.
+// A Lease that is deleted is free: another candidate takes it when it asks next. The leader
+// watches it, and its lease is lost as soon as it hears that the Lease is gone, or another's.
+// Without the right to watch it, it ends when it is to renew, up to Config.Period later.
 //
 // Times are measured from before the request that renewed the lease, on the monotonic
 // clock and on the wall clock of this process: the lease is lost when either says so. A
@@ -276,7 +280,7 @@ func (t *term) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	record, raw, err := t.Interface.Get(ctx)
 	t.failed(ctx, err)
 	if err == nil && record.HolderIdentity != t.Config.Identity && !t.last().IsZero() {
-		t.lose(fmt.Errorf("%w: %s/%s is held by %q", reconcile.ErrLeaseLost, t.Namespace, t.Name, record.HolderIdentity))
+		t.lose(t.heldBy(record.HolderIdentity))
 	}
 	return record, raw, err
 }
@@ -319,8 +323,11 @@ func (t *term) run(ctx context.Context, r reconcile.Runner, stopped <-chan struc
 	returned := make(chan struct{})
 	var watching sync.WaitGroup
 	watching.Go(func() { t.watch(end, stopped, returned) })
+	observing, unobserve := context.WithCancel(context.WithoutCancel(ctx))
+	watching.Go(func() { t.observe(observing) })
 	defer func() { // also if r panics
 		close(returned)
+		unobserve()
 		watching.Wait()
 		end(nil)
 	}()
@@ -392,6 +399,68 @@ func (t *term) watch(end context.CancelCauseFunc, stopped, returned <-chan struc
 	case <-timer.C:
 		t.Exit(fmt.Errorf("elect: the runner has not returned, and the lease may pass to another: %w", cause))
 	}
+}
+
+// observe watches the Lease until ctx is done or the lease is lost, which it is if the Lease
+// is deleted, or another's.
+func (t *term) observe(ctx context.Context) {
+	var failures rare.Failures
+	for ctx.Err() == nil && t.lost.Err() == nil {
+		err := t.observeOnce(ctx)
+		if err != nil && ctx.Err() == nil {
+			if count, log := failures.Add(err); log {
+				t.Logger.Warn("cannot watch the lease, retrying; if it is deleted, this is noticed later", "lease", t.Namespace+"/"+t.Name, "failures", count, "err", err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(t.Duration): // a server may end each watch at once
+		}
+	}
+}
+
+func (t *term) observeOnce(ctx context.Context) error {
+	leases := t.Client.Leases(t.Namespace)
+	w, err := leases.Watch(ctx, metav1.SingleObject(metav1.ObjectMeta{Name: t.Name}))
+	if err != nil {
+		return err
+	}
+	defer w.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case e, ok := <-w.ResultChan():
+			switch lease, isLease := e.Object.(*coordinationv1.Lease); {
+			case !ok:
+				return nil
+			case !isLease:
+				return apierrors.FromObject(e.Object)
+			case e.Type != watch.Deleted && t.holds(lease):
+				continue
+			}
+			// What a watch says may be old.
+			now, err := leases.Get(ctx, t.Name, metav1.GetOptions{})
+			switch {
+			case absent.Object(err):
+				t.lose(fmt.Errorf("%w: %s/%s was deleted", reconcile.ErrLeaseLost, t.Namespace, t.Name))
+				return nil
+			case err != nil:
+				return err
+			case !t.holds(now):
+				t.lose(t.heldBy(*cmp.Or(now.Spec.HolderIdentity, new(string))))
+				return nil
+			}
+		}
+	}
+}
+
+func (t *term) holds(lease *coordinationv1.Lease) bool {
+	return lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity == t.Config.Identity
+}
+
+func (t *term) heldBy(identity string) error {
+	return fmt.Errorf("%w: %s/%s is held by %q", reconcile.ErrLeaseLost, t.Namespace, t.Name, identity)
 }
 
 // release gives the lease up, if it is held. The elector has ended: no other

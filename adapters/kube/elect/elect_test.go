@@ -17,6 +17,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	typedv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube/elect"
@@ -235,28 +236,39 @@ func TestRunnerEnds(t *testing.T) {
 	}
 }
 
-// TestStolenLease has somebody write another holder into the lease.
-func TestStolenLease(t *testing.T) {
-	bubble(t, func(t *testing.T, f *field) {
-		stop := f.run(f.candidate("a", new(leasetest.LeaseClient), 0))
-		time.Sleep(5 * time.Second)
-		leases := (&leasetest.LeaseClient{Store: &f.store}).Leases("default")
-		lease, err := leases.Get(t.Context(), "lease", getOptions)
-		if err != nil {
-			t.Fatal(err)
-		}
-		*lease.Spec.HolderIdentity = "thief"
-		if _, err := leases.Update(t.Context(), lease, updateOptions); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(5 * time.Second)
-		if err := stop(); !errors.Is(err, reconcile.ErrLeaseLost) || !strings.Contains(err.Error(), `"thief"`) {
-			t.Errorf("a: %v, want that thief has it", err)
-		}
-		if got, want := f.took(), "a leads 0s, a ends 6s"; got != want { // when it was to renew it
-			t.Errorf("got %q, want %q", got, want)
-		}
-	})
+// TestLeaseThatIsTakenAway has somebody delete the lease, or write another holder into it:
+// the leader ends at once, long before it is to renew.
+func TestLeaseThatIsTakenAway(t *testing.T) {
+	for why, take := range map[string]func(ctx context.Context, leases typedv1.LeaseInterface) error{
+		"was deleted": func(ctx context.Context, leases typedv1.LeaseInterface) error {
+			return leases.Delete(ctx, "lease", metav1.DeleteOptions{})
+		},
+		`is held by "thief"`: func(ctx context.Context, leases typedv1.LeaseInterface) error {
+			lease, err := leases.Get(ctx, "lease", getOptions)
+			if err == nil {
+				*lease.Spec.HolderIdentity = "thief"
+				_, err = leases.Update(ctx, lease, updateOptions)
+			}
+			return err
+		},
+	} {
+		t.Run(why, func(t *testing.T) {
+			bubble(t, func(t *testing.T, f *field) {
+				stop := f.run(f.candidate("a", new(leasetest.LeaseClient), 0))
+				time.Sleep(4*time.Second + time.Millisecond) // it has just renewed it
+				if err := take(t.Context(), (&leasetest.LeaseClient{Store: &f.store}).Leases("default")); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(5 * time.Second)
+				if err := stop(); !errors.Is(err, reconcile.ErrLeaseLost) || !strings.Contains(err.Error(), why) {
+					t.Errorf("a: %v, want that the lease %s", err, why)
+				}
+				if got, want := f.took(), "a leads 0s, a ends 4.001s"; got != want {
+					t.Errorf("got %q, want %q", got, want)
+				}
+			})
+		})
+	}
 }
 
 // TestCandidateStandsAgainAfterALostLease restarts a candidate that lost its lease.

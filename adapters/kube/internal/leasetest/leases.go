@@ -14,6 +14,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	typedv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 )
 
@@ -23,6 +24,7 @@ type LeaseStore struct {
 	mu      sync.Mutex // guards what follows
 	version int64
 	leases  map[string]*coordinationv1.Lease
+	watches []*watch.RaceFreeFakeWatcher
 }
 
 // A LeaseClient is the client of a store, for one process. Before is called before each
@@ -63,7 +65,15 @@ func (s *LeaseStore) putLocked(lease *coordinationv1.Lease) *coordinationv1.Leas
 		s.leases = make(map[string]*coordinationv1.Lease)
 	}
 	s.leases[lease.Name] = lease
+	s.tellLocked(watch.Modified, lease)
 	return lease.DeepCopy()
+}
+
+// tellLocked has all watches have an event, whatever lease they are of.
+func (s *LeaseStore) tellLocked(what watch.EventType, lease *coordinationv1.Lease) {
+	for _, w := range s.watches {
+		w.Action(what, lease.DeepCopy())
+	}
 }
 
 func (s *LeaseStore) getLocked(name string) (*coordinationv1.Lease, error) {
@@ -108,4 +118,25 @@ func (l leases) Get(ctx context.Context, name string, _ metav1.GetOptions) (out 
 		return err
 	})
 	return out, err
+}
+
+// Delete removes a lease.
+func (l leases) Delete(ctx context.Context, name string, _ metav1.DeleteOptions) error {
+	return l.do(ctx, func(s *LeaseStore) error {
+		if lease := s.leases[name]; lease != nil {
+			delete(s.leases, name)
+			s.tellLocked(watch.Deleted, lease)
+		}
+		return nil
+	})
+}
+
+// Watch tells of all leases, from now on.
+func (l leases) Watch(ctx context.Context, _ metav1.ListOptions) (w watch.Interface, err error) {
+	err = l.do(ctx, func(s *LeaseStore) error {
+		fake := watch.NewRaceFreeFake()
+		w, s.watches = fake, append(s.watches, fake)
+		return nil
+	})
+	return w, err
 }

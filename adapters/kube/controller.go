@@ -110,18 +110,20 @@ type Parts struct {
 	going  sync.Map // of each run, a *going
 }
 
-// Parts returns new parts, and an error if a field is missing or what is owned has
-// no index.
+// Parts returns new parts, and a [reconcile.Terminal] error if a field is missing or what is
+// owned has no index.
 func (c *Controller[O]) Parts() (*Parts, error) {
+	err := c.err
 	switch {
 	case c.Informer == nil:
-		return nil, fmt.Errorf("%s: Controller.Informer is required, and nil", c.what())
+		err = errors.New("Controller.Informer is required, and nil")
 	case c.Reconcile == nil && c.ByName == nil:
-		return nil, fmt.Errorf("%s: Controller.Reconcile is required, and nil", c.what())
+		err = errors.New("Controller.Reconcile is required, and nil")
 	case c.ByName != nil && (c.Reconcile != nil || c.Gone != nil):
-		return nil, fmt.Errorf("%s: Controller.ByName takes the place of Reconcile and Gone, and they are set too", c.what())
-	case c.err != nil:
-		return nil, fmt.Errorf("%s: %w", c.what(), c.err)
+		err = errors.New("Controller.ByName takes the place of Reconcile and Gone, and they are set too")
+	}
+	if err != nil {
+		return nil, reconcile.Terminal(fmt.Errorf("%s: %w", c.what(), err))
 	}
 	source := &Source[cache.ObjectName]{Name: cmp.Or(c.Name, "controller"), Informer: c.Informer, Keys: Name, Now: true}
 	if c.Only != nil {
@@ -150,7 +152,6 @@ func (c *Controller[O]) Parts() (*Parts, error) {
 func (c *Controller[O]) Run(ctx context.Context) error {
 	p, err := c.Parts()
 	if err != nil {
-		err = reconcile.Terminal(err)
 		c.ended.Store(&err)
 		return err
 	}

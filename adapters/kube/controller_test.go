@@ -306,6 +306,9 @@ func TestControllerErrorNamesTheMissingField(t *testing.T) {
 			"Controller.ByName takes":          {Name: "x", Informer: informer, Reconcile: run, ByName: byName},
 			"Owns of *v1.Secret needs":         owns,
 		} {
+			if _, err := c.Parts(); !errors.Is(err, reconcile.ErrTerminal) {
+				t.Errorf("Parts: %v, want a terminal error", err)
+			}
 			if err := c.Run(t.Context()); !errors.Is(err, reconcile.ErrTerminal) || !strings.HasPrefix(err.Error(), "kube: controller x: "+want) {
 				t.Errorf("Run: %v, want %s", err, want)
 			}
@@ -317,7 +320,7 @@ func TestControllerErrorNamesTheMissingField(t *testing.T) {
 		s.pods.Add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p", Labels: map[string]string{"of": "a"}}})
 		stop := s.run()
 		synctest.Wait()
-		if err := stop(); err == nil || !strings.Contains(err.Error(), "there is a *v1.Pod, want a *v1.Node") {
+		if err := stop(); !errors.Is(err, reconcile.ErrTerminal) || !strings.Contains(err.Error(), "there is a *v1.Pod, want a *v1.Node") {
 			t.Errorf("Run: %v, want that the kind is another", err)
 		}
 	})

@@ -356,13 +356,17 @@ func TestBadSource(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), test.want) || !errors.Is(err, reconcile.ErrTerminal) {
 				t.Errorf("Feed: %v, want a terminal error with %q", err, test.want)
 			}
+			_, err = test.source.List(t.Context())
+			if missing := strings.HasSuffix(test.want, "required, and nil"); missing != errors.Is(err, reconcile.ErrTerminal) {
+				t.Errorf("List: %v, want a terminal error if a field is missing: %t", err, missing)
+			}
 		}
 
 		source := names(informer)
 		kubetest.Run(t, reconcile.Feed(h, source.Feed))
 		kubetest.Run(t, kube.Run(informer))
 		synced(t, source)
-		if err := source.Feed(t.Context(), h); err == nil || !strings.Contains(err.Error(), "running already") {
+		if err := source.Feed(t.Context(), h); !errors.Is(err, reconcile.ErrTerminal) || !strings.Contains(err.Error(), "running already") {
 			t.Errorf("Feed twice at once: %v", err)
 		}
 		if err := kube.Run(nil).Run(t.Context()); !errors.Is(err, reconcile.ErrTerminal) {

@@ -54,15 +54,15 @@ func (m Mark) Owner(obj metav1.Object) string {
 }
 
 // Set marks obj as owned by owner. It changes obj alone; the caller creates or
-// updates it. It returns an error, and leaves obj as it was, if owner is empty, one that
-// wraps [ErrOwned] if obj is marked with another owner, and a [reconcile.Terminal] one if
-// Key is not valid.
+// updates it. It leaves obj as it was and returns an error that wraps [ErrOwned] if obj is
+// marked with another owner, and a [reconcile.Terminal] one if owner is empty or Key is not
+// valid.
 func (m Mark) Set(obj metav1.Object, owner string) error {
 	if err := m.check(); err != nil {
 		return err
 	}
 	if owner == "" {
-		return errors.New("kube: Mark.Set needs an owner, got an empty text")
+		return reconcile.Terminal(errors.New("kube: Mark.Set needs an owner, got an empty text"))
 	}
 	if had := m.Owner(obj); had != "" && had != owner {
 		return fmt.Errorf("kube: cannot mark %s as owned by %q: %w: %q", nameOf(obj), owner, ErrOwned, had)
@@ -79,7 +79,7 @@ func (m Mark) Set(obj metav1.Object, owner string) error {
 
 // Selector returns a label selector for all objects that Set marked with owner,
 // or, if owner is "", for those of all owners. An owner that no label
-// can have is an error: those of all are to be selected then, and told apart by
+// can have is a [reconcile.Terminal] error: those of all are to be selected then, and told apart by
 // [Mark.Owner].
 func (m Mark) Selector(owner string) (string, error) {
 	if err := m.check(); err != nil {
@@ -88,7 +88,7 @@ func (m Mark) Selector(owner string) (string, error) {
 	selector := m.Key
 	if owner != "" {
 		if !isLabel(owner) {
-			return "", fmt.Errorf("kube: no label can have the owner %q, so there is no selector of it", owner)
+			return "", reconcile.Terminal(fmt.Errorf("kube: no label can have the owner %q, so there is no selector of it", owner))
 		}
 		selector += "=" + owner
 	}

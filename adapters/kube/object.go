@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/reconkernel/reconcile"
 )
 
 // objectOf returns the object that an informer's handler or store hands out: the
@@ -69,8 +71,8 @@ func one[T any](item T) iter.Seq[T] {
 func none[T any](func(T) bool) {}
 
 // Get returns an object of the store of an informer. One that is not there is an
-// error that apierrors.IsNotFound knows; one that is there and no O is another
-// error. It is a deep copy, so it may be changed.
+// error that apierrors.IsNotFound knows; one that is there and no O is a
+// [reconcile.Terminal] error. It is a deep copy, so it may be changed.
 func Get[O Object](informer cache.SharedInformer, name cache.ObjectName) (obj O, err error) {
 	v, ok, err := informer.GetStore().GetByKey(name.String())
 	if err != nil {
@@ -115,7 +117,7 @@ func Index[O Object, T comparable](informer cache.SharedIndexInformer, name stri
 func copyOf[O Object](item, v any) (obj O, err error) {
 	o, ok := v.(O)
 	if !ok {
-		return obj, fmt.Errorf("kube: of %v there is a %T, want a %T", item, v, obj)
+		return obj, reconcile.Terminal(fmt.Errorf("kube: of %v there is a %T, want a %T", item, v, obj))
 	}
 	return o.DeepCopyObject().(O), nil
 }

@@ -12,6 +12,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/reconkernel/reconcile"
 )
 
 // ErrOwned says that an object is somebody else's: it has another controller,
@@ -66,12 +68,12 @@ func (o OwnedBy) Keys(obj metav1.Object) iter.Seq[cache.ObjectName] {
 // caller creates or updates it.
 //
 // It returns an error that wraps [ErrOwned] if obj has another controller
-// already, and another error if the reference would not be valid: without kind
+// already, and a [reconcile.Terminal] error if the reference would not be valid: without kind
 // or UID, or from an object to an owner in a different namespace. Then obj is as
 // it was.
 func (o OwnedBy) Set(obj, owner metav1.Object) error {
 	fail := func(format string, args ...any) error {
-		return fmt.Errorf("kube: %s %s cannot own %s: %w", o.Kind, nameOf(owner), nameOf(obj), fmt.Errorf(format, args...))
+		return reconcile.Terminal(fmt.Errorf("kube: %s %s cannot own %s: "+format, append([]any{o.Kind, nameOf(owner), nameOf(obj)}, args...)...))
 	}
 	switch {
 	case o.APIVersion == "" || o.Kind == "":
@@ -88,7 +90,7 @@ func (o OwnedBy) Set(obj, owner metav1.Object) error {
 	ref := metav1.OwnerReference{APIVersion: o.APIVersion, Kind: o.Kind, Name: owner.GetName(), UID: owner.GetUID()}
 	if !o.All {
 		if c := metav1.GetControllerOf(obj); c != nil && c.UID != ref.UID {
-			return fail("%w: %s %s", ErrOwned, c.Kind, c.Name)
+			return fmt.Errorf("kube: %s %s cannot own %s: %w: %s %s", o.Kind, nameOf(owner), nameOf(obj), ErrOwned, c.Kind, c.Name)
 		}
 		yes := true
 		ref.Controller, ref.BlockOwnerDeletion = &yes, &yes

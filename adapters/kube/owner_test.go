@@ -148,8 +148,8 @@ func TestOwnerSetErrors(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("Set: %v, want %q", err, test.want)
 		}
-		if errors.Is(err, kube.ErrOwned) != (test.obj == metav1.Object(taken)) {
-			t.Errorf("Set: %v: is it ErrOwned?", err)
+		if owned := test.obj == metav1.Object(taken); errors.Is(err, kube.ErrOwned) != owned || errors.Is(err, reconcile.ErrTerminal) == owned {
+			t.Errorf("Set: %v, want ErrOwned: %t, or else a terminal error", err, owned)
 		}
 		if after := fmt.Sprint(test.obj.GetOwnerReferences()); after != before {
 			t.Errorf("Set changed the object to %s", after)
@@ -262,9 +262,8 @@ func TestMarkErrors(t *testing.T) {
 		{kube.Mark{Key: "a b"}, "x", `Mark.Key "a b" is no name of a label`},
 		{zone, "", "needs an owner"},
 	} {
-		wrongField := test.mark != zone
-		if err := test.mark.Set(configMap("n", "a"), test.owner); err == nil || !strings.Contains(err.Error(), test.want) || errors.Is(err, reconcile.ErrTerminal) != wrongField {
-			t.Errorf("Set: %v, want %q, and a terminal error if a field is wrong: %t", err, test.want, wrongField)
+		if err := test.mark.Set(configMap("n", "a"), test.owner); !errors.Is(err, reconcile.ErrTerminal) || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("Set: %v, want a terminal error with %q", err, test.want)
 		}
 		if test.owner != "" {
 			if _, err := test.mark.Selector("x"); err == nil || !strings.Contains(err.Error(), test.want) {

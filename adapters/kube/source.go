@@ -71,8 +71,8 @@ type Source[T comparable] struct {
 // or a Map of that queue, what is listed first is an event; Only and Keys are the
 // way around.
 //
-// It returns an error that names the field if one is missing or wrong, if it is
-// running already, and a second after the informer has stopped. A panic in Keys,
+// It returns a [reconcile.Terminal] error if a field is missing or wrong, which it names, if
+// it is running already, and a second after the informer has stopped. A panic in Keys,
 // Only or Changed is returned as a [*reconcile.PanicError]. When Feed runs again, the Source
 // begins with all that the informer knows, so nothing is lost in between.
 func (s *Source[T]) Feed(ctx context.Context, q reconcile.Enqueuer[T]) error {
@@ -145,7 +145,7 @@ func (s *Source[T]) begin() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.feeding {
-		return fmt.Errorf("%s: Source.Feed is running already; another queue needs another Source", s.what())
+		return reconcile.Terminal(fmt.Errorf("%s: Source.Feed is running already; another queue needs another Source", s.what()))
 	}
 	s.feeding, s.fed = true, true
 	return nil
@@ -265,7 +265,7 @@ func (s *Source[T]) markSynced() {
 // stopped, and once it has failed to list and to watch for two minutes, as [Source.Ready].
 func (s *Source[T]) List(context.Context) ([]T, error) {
 	if s.Informer == nil || s.Keys == nil {
-		return nil, fmt.Errorf("%s: List needs Source.Informer and Source.Keys", s.what())
+		return nil, reconcile.Terminal(fmt.Errorf("%s: List needs Source.Informer and Source.Keys", s.what()))
 	}
 	if err := whole(s.Informer); err != nil {
 		return nil, fmt.Errorf("%s: %w", s.what(), err)

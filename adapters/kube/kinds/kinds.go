@@ -112,6 +112,7 @@ func (k *Kinds) end() {
 // [Kinds.Synced] or s.Synced waits for the first list. It fills in s.Informer,
 // whose store has the objects, and s.Name, if that is empty; a Source is served
 // once.
+// A wrong argument is a [reconcile.Terminal] error.
 //
 // Stop ends that alone, waits for it, and ends the watch if nobody else is
 // served with it. Nothing comes to q after it. It may be called again, and from
@@ -126,15 +127,18 @@ func (k *Kinds) end() {
 func Serve[T comparable](k *Kinds, gvr schema.GroupVersionResource, q reconcile.Enqueuer[T], s *kube.Source[T]) (stop func(), err error) {
 	switch {
 	case k == nil || k.Informer == nil:
-		return nil, errors.New("kinds: Serve needs Kinds with an Informer")
+		err = errors.New("kinds: Serve needs Kinds with an Informer")
 	case gvr.Version == "" || gvr.Resource == "":
-		return nil, fmt.Errorf("kinds: Serve needs a version and a resource, got %q and %q", gvr.Version, gvr.Resource)
+		err = fmt.Errorf("kinds: Serve needs a version and a resource, got %q and %q", gvr.Version, gvr.Resource)
 	case q == nil:
-		return nil, fmt.Errorf("kinds: serving %s: it needs a queue, got nil", text(gvr))
+		err = fmt.Errorf("kinds: serving %s: it needs a queue, got nil", text(gvr))
 	case s == nil || s.Keys == nil:
-		return nil, fmt.Errorf("kinds: serving %s: it needs a Source with Keys", text(gvr))
+		err = fmt.Errorf("kinds: serving %s: it needs a Source with Keys", text(gvr))
 	case s.Informer != nil:
-		return nil, fmt.Errorf("kinds: serving %s: the Source has an informer already; it needs a new one", text(gvr))
+		err = fmt.Errorf("kinds: serving %s: the Source has an informer already; it needs a new one", text(gvr))
+	}
+	if err != nil {
+		return nil, reconcile.Terminal(err)
 	}
 	kd, err := k.acquire(gvr, s, func(informer cache.SharedIndexInformer) { s.Informer = informer })
 	if err != nil {
@@ -187,7 +191,7 @@ func (k *Kinds) acquire(gvr schema.GroupVersionResource, s syncer, use func(cach
 
 		informer := k.Informer(gvr) // not with the lock held
 		if informer == nil {
-			return nil, fmt.Errorf("kinds: serving %s: Kinds.Informer returned nil", text(gvr))
+			return nil, reconcile.Terminal(fmt.Errorf("kinds: serving %s: Kinds.Informer returned nil", text(gvr)))
 		}
 		fresh = &kind{informer: informer, served: make(map[syncer]struct{})}
 	}

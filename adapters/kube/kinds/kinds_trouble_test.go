@@ -113,8 +113,8 @@ func TestBadInput(t *testing.T) {
 			{k, configMaps, q, used, "has an informer already"},
 			{&kinds.Kinds{Informer: func(schema.GroupVersionResource) cache.SharedIndexInformer { return nil }}, configMaps, q, of("x"), "Kinds.Informer returned nil"},
 		} {
-			if _, err := kinds.Serve(test.k, test.gvr, test.q, test.s); err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("Serve: %v, want %q", err, test.want)
+			if _, err := kinds.Serve(test.k, test.gvr, test.q, test.s); !errors.Is(err, reconcile.ErrTerminal) || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("Serve: %v, want a terminal error with %q", err, test.want)
 			}
 		}
 		if err := new(kinds.Kinds).Run(t.Context()); err == nil || !errors.Is(err, reconcile.ErrTerminal) {

@@ -73,7 +73,10 @@ func TestInstrumentedShortTerm(t *testing.T) {
 			queue.Enqueue(i)
 		}
 		queue.Close()
-		r := &reconcile.Reconciler[int]{Name: "r", Queue: queue, Reconcile: func(context.Context, int) error { return nil }}
+		r := &reconcile.Reconciler[int]{Name: "r", Queue: queue, Reconcile: func(context.Context, int) error {
+			collect(t, second) // what is collected meanwhile is not counted again
+			return nil
+		}}
 		if err := telemetry.Instrumented(r).Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}

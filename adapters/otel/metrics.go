@@ -186,9 +186,6 @@ type count struct {
 // add adds what has come since the last call.
 func (c *count) add(s reconcile.Stats, name metric.MeasurementOption) {
 	now := c.of(s)
-	if now < c.added { // the queue counts anew
-		c.added = 0
-	}
 	c.counter.Add(context.Background(), int64(now-c.added), name)
 	c.added = now
 }

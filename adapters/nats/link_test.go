@@ -126,9 +126,8 @@ func TestConsumerSlowLinks(t *testing.T) {
 	}
 }
 
-// TestKeyValueFar has many keys come from far away with two round trips, which
-// BenchmarkKeyValueFar compares with nats.go, and a list of them with one: what the
-// stream is, it asks beside.
+// TestKeyValueFar has many keys come from far away with two round trips, and a list of them
+// with one: what the stream is, it asks beside.
 func TestKeyValueFar(t *testing.T) {
 	s := natstest.New(t)
 	fill(t, s.JetStream(t), 5000)
@@ -163,4 +162,18 @@ func TestListsNoValues(t *testing.T) {
 	if err != nil || !slices.Equal(items, keys) {
 		t.Errorf("the list is %q, %v; want %q", items, err, keys)
 	}
+}
+
+// fill makes a bucket with so many keys.
+func fill(tb testing.TB, js jetstream.JetStream, keys int) {
+	tb.Helper()
+	if _, err := js.CreateKeyValue(tb.Context(), jetstream.KeyValueConfig{Bucket: "b"}); err != nil {
+		tb.Fatal(err)
+	}
+	for i := range keys {
+		if _, err := js.PublishAsync(fmt.Sprint("$KV.b.k", i), []byte("value"), jetstream.WithStallWait(natstest.Patience)); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	<-js.PublishAsyncComplete()
 }

@@ -296,12 +296,15 @@ func (s *Secondaries) list(ctx context.Context, keys []string, handle func(*entr
 	return t.list(ctx)
 }
 
+// tooLarge is the error for a message beyond the MaxValueSize of a bucket.
+const tooLarge jetstream.ErrorCode = 10054
+
 // Put writes a secondary with its owner in the headers, and returns its
 // revision. It writes only what is new or the owner's already: if the key is
 // taken by another owner, or has none, it returns an error that wraps
 // [ErrOwned], for which a reconcile function may return
-// [reconcile.Terminal]. For a key or an owner that no bucket can hold, it returns a
-// [reconcile.Terminal] error itself. It fails if the key changes meanwhile.
+// [reconcile.Terminal]. For a key, a value or an owner that the bucket cannot hold, it
+// returns a [reconcile.Terminal] error itself. It fails if the key changes meanwhile.
 func (s *Secondaries) Put(ctx context.Context, key string, value []byte, owner string) (revision uint64, err error) {
 	if err := s.check(); err != nil {
 		return 0, err
@@ -341,6 +344,9 @@ func (s *Secondaries) Put(ctx context.Context, key string, value []byte, owner s
 	}
 	msg.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(last.Sequence, 10))
 	ack, err := s.JS.PublishMsg(ctx, msg)
+	if api := (*jetstream.APIError)(nil); errors.Is(err, nats.ErrMaxPayload) || errors.As(err, &api) && api.ErrorCode == tooLarge {
+		err = reconcile.Terminal(err)
+	}
 	if err != nil {
 		return fail(err)
 	}

@@ -242,13 +242,18 @@ func TestSecondariesOf(t *testing.T) {
 // TestSecondariesPut refuses to write over what is another's.
 func TestSecondariesPut(t *testing.T) {
 	js := natstest.New(t).JetStream(t)
-	kv := natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+	kv := natstest.CreateKeyValue(t, js, jetstream.KeyValueConfig{Bucket: "b", MaxValueSize: 1000})
 	s := &natsadapter.Secondaries{JS: as(t, js, "keeper of a bucket", "b"), Bucket: "b", Kind: "disk"}
 	put(t, kv, "stranger", "x")
 	mustPut(t, s, "m", "1", "d1")
 	for _, key := range []string{"stranger", "m"} {
 		if _, err := s.Put(t.Context(), key, nil, "d2"); !errors.Is(err, natsadapter.ErrOwned) || !strings.Contains(err.Error(), "put "+key+" into bucket b") {
 			t.Errorf("Put of %s, which is another's: %v", key, err)
+		}
+	}
+	for _, size := range []int{2000, 2 << 20} { // beyond the limit of the bucket, and of the server
+		if _, err := s.Put(t.Context(), "large", make([]byte, size), "d1"); !errors.Is(err, reconcile.ErrTerminal) {
+			t.Errorf("Put of %d bytes: %v, want a terminal error", size, err)
 		}
 	}
 	revision, err := s.Put(t.Context(), "m", []byte("2"), "d1")

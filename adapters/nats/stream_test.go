@@ -227,21 +227,6 @@ func TestConsumerHandsBack(t *testing.T) {
 	run(t, natsadapter.Consumer(as(t, js, "feeder of a stream", "S"), "S", config, body)).wantAll("2", "3")
 }
 
-// TestConsumerPanic has a key function that panics once: the message comes
-// again.
-func TestConsumerPanic(t *testing.T) {
-	js := natstest.New(t).JetStream(t)
-	createStream(t, js, "S")
-	publish(t, js, "S.a", "1")
-	var calls atomic.Int32
-	run(t, natsadapter.Consumer(as(t, js, "feeder of a stream", "S"), "S", jetstream.ConsumerConfig{Durable: "c", AckWait: 100 * time.Millisecond}, func(msg jetstream.Msg) (string, bool) {
-		if calls.Add(1) == 1 {
-			panic("bad")
-		}
-		return body(msg)
-	})).want("1")
-}
-
 // A message that the key function panics for comes again and again. Its line is written
 // at the 1st, 2nd, 4th … delivery.
 func TestConsumerPanicIsLoggedRarely(t *testing.T) {

@@ -402,7 +402,6 @@ func (s *Set[K, D, A]) snapshot() (known[K, D, A], map[K]struct{}) {
 // commit makes next known, which was made of old, and returns it with the runs since.
 func (s *Set[K, D, A]) commit(old, next known[K, D, A]) known[K, D, A] {
 	defer s.lock()()
-	next.runs = maps.Clone(next.runs)
 	for key, last := range s.known.runs {
 		if !next.todo[key] && (last.state == running || last != old.runs[key]) { // it has changed since the listing began
 			next.runs[key] = run{last.state, max(last.listings, next.runs[key].listings)}

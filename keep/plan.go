@@ -31,7 +31,7 @@ type Plan[K comparable] struct {
 // rejection, if there is one. The last line, without a line end, has the counts.
 func (p Plan[K]) String() string {
 	var b strings.Builder
-	rejected := p.rejected()
+	rejected := rejectedKeys[K](p.Rejected)
 	for i, keys := range [][]K{p.Create, p.Update, p.Delete, rejected} {
 		for _, key := range keys {
 			fmt.Fprintf(&b, "%c %s\n", "+~-!"[i], text(key))
@@ -47,9 +47,9 @@ func (p Plan[K]) String() string {
 	return b.String()
 }
 
-// rejected returns the keys that are rejected.
-func (p Plan[K]) rejected() []K {
-	if r := (*Rejection[K])(nil); errors.As(p.Rejected, &r) && r != nil {
+// rejectedKeys returns the keys of a Rejection.
+func rejectedKeys[K comparable](err error) []K {
+	if r := (*Rejection[K])(nil); errors.As(err, &r) && r != nil {
 		return r.Keys
 	}
 	return nil
@@ -235,9 +235,9 @@ func (p Plan[K]) within(plan Plan[K], accepted map[K]struct{}) (Plan[K], error) 
 	isEnsured := isOneOf(slices.Concat(plan.Create, plan.Update)) // what was to be created may exist by now
 	p.Create, others.Create = split(p.Create, isEnsured)
 	p.Update, others.Update = split(p.Update, isEnsured)
-	since, _ := split(plan.rejected(), func(key K) bool { _, ok := accepted[key]; return ok })
+	since, _ := split(rejectedKeys[K](plan.Rejected), func(key K) bool { _, ok := accepted[key]; return ok })
 	p.Delete, others.Delete = split(p.Delete, isOneOf(slices.Concat(plan.Delete, since)))
-	if len(others.Create)+len(others.Update)+len(others.Delete) == 0 {
+	if len(slices.Concat(others.Create, others.Update, others.Delete)) == 0 {
 		return p, nil
 	}
 	return p, fmt.Errorf("keep: not in the plan, and not done:\n%v", others)

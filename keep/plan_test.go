@@ -145,6 +145,9 @@ func TestApplyBoundsTheDeletionsOfBothPairs(t *testing.T) {
 			t.Errorf("Apply returned %v after %d listings, want a Rejection of four", err, n)
 		}
 		w.took("0s -t00")
+		if _, err := w.set.Plan(w.t.Context()); err != nil || n != 3 { // no Absent thing exists any more
+			t.Errorf("Plan returned %v after %d listings, want one more", err, n)
+		}
 	})
 }
 
@@ -358,8 +361,8 @@ func testRaces(t *testing.T, inSync func(desired, actual string) bool) {
 				for n := range 200 {
 					time.Sleep(time.Duration(i+1) * time.Second)
 					key := fmt.Sprintf("t%02d", n%20)
-					_, rejected := w.set.Rejected()
-					_ = w.set.Accept(rejected)
+					_, _ = w.set.Rejected()
+					_ = w.set.Accept(&keep.Rejection[string]{Keys: []string{key}})
 					w.set.Age()
 					w.set.Listed(key)
 					w.set.Trigger()
@@ -378,6 +381,9 @@ func testRaces(t *testing.T, inSync func(desired, actual string) bool) {
 				}
 			})
 		}
+		w.wait(time.Minute)
+		w.stop()
+		w.runAgain()
 		callers.Wait()
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -214,16 +215,19 @@ func TestRunDuringAListing(t *testing.T) {
 			time.Sleep(30 * time.Second)
 			return all, nil
 		}
-		calls := 0
-		w.ensures = func() error {
-			calls++
-			time.Sleep(45 * time.Second)
+		calls := map[string]int{}
+		w.set.Ensure = func(_ context.Context, key, _ string) error {
+			calls[key]++
+			if key == "t01" {
+				time.Sleep(45 * time.Second)
+			}
 			return nil
 		}
 		w.start()
+		time.AfterFunc(80*time.Second, func() { w.queue.Enqueue("t02") })
 		w.wait(time.Hour)
-		if calls != 17 { // after the first three listings, and then in 14 of 57
-			t.Errorf("Ensure was called %d times in an hour, want 17", calls)
+		if calls["t01"] != 17 || calls["t02"] != 1 { // t01: after the first three listings, and then in 14 of 57
+			t.Errorf("Ensure was called so often in an hour: %v, want 17 times for t01, and once for t02", calls)
 		}
 	})
 }
@@ -366,6 +370,51 @@ func TestTerminalLookup(t *testing.T) {
 		w.wait(24 * time.Hour)
 		if calls > 361 {
 			t.Errorf("%d calls in a day", calls)
+		}
+	})
+}
+
+// TestUnlistedWaitsForACompletePair runs an item that waits for a listing once that is
+// complete, and not after each that fails.
+func TestUnlistedWaitsForACompletePair(t *testing.T) {
+	bubble(t, 3, func(w *world) {
+		calls := 0
+		w.set.Resync = -1
+		w.set.Lookup = func(_ context.Context, key, _ string) (string, bool, error) {
+			if key == "new" {
+				return "", false, errDown
+			}
+			calls++
+			return "", false, nil
+		}
+		w.start()
+		w.wait(time.Second)
+		w.answer(down)
+		w.queue.Enqueue("t00")
+		w.queue.Enqueue("new")
+		w.wait(30 * time.Minute)
+		if state := w.queue.State("new"); calls != 1 || !strings.Contains(fmt.Sprint(state.Err), "look up the desired state: 503") {
+			t.Errorf("after %d calls of Lookup while Desired fails, want 1, the item of a thing that is not listed has %v", calls, state.Err)
+		}
+	})
+}
+
+// TestResyncWithoutActual offers what is out of sync once each Resync while Actual fails, and
+// by one listing of four before that.
+func TestResyncWithoutActual(t *testing.T) {
+	bubble(t, 3, func(w *world) {
+		w.set.Resync = time.Hour
+		calls := 0
+		w.do(func() { delete(w.actual, "t01") })
+		w.ensures = func() error { calls++; return reconcile.Terminal(errDown) }
+		w.set.InSync = func(desired, actual string) bool { return true }
+		w.start()
+		w.wait(10*time.Hour + 30*time.Second)
+		listed := calls
+		w.answerActual(down)
+		w.wait(10 * time.Hour)
+		if listed != 151+2*10 || calls-listed != 30 {
+			t.Errorf("%d and %d calls in ten hours, want 171 and 30", listed, calls-listed)
 		}
 	})
 }
@@ -522,7 +571,11 @@ func TestRunWithoutAQueue(t *testing.T) {
 			time.Sleep(10 * time.Second)
 			return ensure(ctx, key, desired)
 		}
-		w.set.Enqueue("t02")
+		var callers sync.WaitGroup
+		for range 2 {
+			callers.Go(func() { w.set.Enqueue("t02") })
+		}
+		callers.Wait()
 		ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
 		defer cancel()
 		time.AfterFunc(25*time.Second, func() { w.set.Enqueue("t03") }) // finished by its Grace

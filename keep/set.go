@@ -253,9 +253,7 @@ func (s *Set[K, D, A]) reconciler(ctx context.Context, r *reconcile.Reconciler[K
 	if once.Reconcile == nil {
 		once.Reconcile = s.Reconcile
 	}
-	ended, end := context.WithCancel(ctx)
-	end()
-	return once, once.Apply(ended) // checks the fields, and runs nothing
+	return once, once.Apply(ctx) // checks the fields, and runs nothing
 }
 
 // runListings lists until ctx is done.
@@ -364,9 +362,6 @@ func (s *Set[K, D, A]) Reconcile(ctx context.Context, key K) (err error) {
 	case err != nil: // the end of the other reason wakes the item all the same
 		return err
 	case blocked == errNothing || blocked == nil && ensure:
-		if !ensure {
-			state = pending // Lookup may not know it yet
-		}
 		return nil
 	case blocked != nil:
 		state = running
@@ -551,11 +546,9 @@ func (s *Set[K, D, A]) Stats() Stats { return s.now().stats }
 func (s *Set[K, D, A]) Accept(rejected error) error {
 	defer s.lock()()
 	found := false
-	if shown := (*Rejection[K])(nil); s.known.rejection != nil && errors.As(rejected, &shown) && shown != nil {
-		for _, key := range shown.Keys {
-			if thing, ok := s.known.surplus[key]; ok && !thing.absent && !thing.allowed {
-				s.accepted[key], found = struct{}{}, true
-			}
+	for _, key := range rejectedKeys[K](rejected) {
+		if thing, ok := s.known.surplus[key]; ok && s.known.rejection != nil && !thing.absent && !thing.allowed {
+			s.accepted[key], found = struct{}{}, true
 		}
 	}
 	if !found {

@@ -29,13 +29,13 @@ import (
 
 // The program of docs/guides/postgres.md.
 
+type table struct{ pool *pgxpool.Pool }
+
 // A row is the desired state of a server.
 type row struct {
 	Name, Size    string
 	Deleted, Done bool // the mark; and whether the status is ok, or deleted
 }
-
-type table struct{ pool *pgxpool.Pool }
 
 const query = "SELECT name, size, deleted, status IN ('ok', 'deleted') AS done FROM server"
 

@@ -146,10 +146,13 @@ func TestConsumerLargeMessage(t *testing.T) {
 	s := natstest.Serve(t, options)
 	js := natstest.JetStream(t, natstest.Connect(t, s.ClientURL()))
 	createStream(t, js, "S")
-	publish(t, js, "S.a", strings.Repeat("x", 6<<20))
+	publish(t, js, "S.small", "1")
+	publish(t, js, "S.large", strings.Repeat("x", 6<<20))
 	s.Shutdown()
 	options.MaxPayload = 1 << 20
 	s = natstest.Serve(t, options)
 	js = natstest.JetStream(t, natstest.Connect(t, s.ClientURL()))
-	run(t, natsadapter.Consumer(js, "S", jetstream.ConsumerConfig{Durable: "c"}, func(jetstream.Msg) (string, bool) { return "large", true })).want("large")
+	f := run(t, natsadapter.Consumer(js, "S", jetstream.ConsumerConfig{Durable: "c"}, func(m jetstream.Msg) (string, bool) { return m.Subject(), true }))
+	f.want("S.small")
+	f.want("S.large")
 }

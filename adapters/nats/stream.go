@@ -377,7 +377,7 @@ func stuck(before, now *jetstream.ConsumerInfo) error {
 	switch {
 	case differences(before.Config, now.Config) != "" || differences(now.Config, before.Config) != "":
 		return errChanged
-	case blocked(now) == nil && before.NumPending > 0 && now.NumPending > 0 && before.Delivered == now.Delivered:
+	case blocked(now) == nil && before.NumPending > 0 && now.NumPending > 0 && before.Delivered.Consumer == now.Delivered.Consumer:
 		return errTooLarge
 	}
 	return nil

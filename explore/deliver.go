@@ -8,6 +8,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
+	"math"
 	"reflect"
 	"runtime"
 	"slices"
@@ -147,6 +149,7 @@ type answers struct {
 	beforeAt     time.Duration // when that was given for the last time
 	lastAt       time.Duration
 	behind       time.Duration // until then the one before comes
+	lent         memory        // of the last one, in the plan without faults
 }
 
 func (a answer) equal(b answer) bool {
@@ -160,6 +163,77 @@ func (a answer) equal(b answer) bool {
 		return v == b.value
 	}
 	return reflect.DeepEqual(a.value, b.value)
+}
+
+// A memory is the memory to which an answer refers, by its addresses.
+type memory map[uintptr]content
+
+// A content is a value at an address, and a hash of it, in which other memory is an address.
+type content struct {
+	value reflect.Value
+	hash  uint64
+}
+
+var memorySeed = maphash.MakeSeed()
+
+// hash returns the hash of a value, and notes the memory to which it refers if m is not nil.
+// Channels, functions and the locations of times are no part of a value.
+func (m memory) hash(v reflect.Value) uint64 {
+	switch kind := v.Kind(); {
+	case kind == reflect.Interface:
+		return m.hash(v.Elem())
+	case kind == reflect.Struct || kind == reflect.Array:
+		return m.hashElements(v)
+	case kind == reflect.Map || kind == reflect.Slice || kind == reflect.Pointer && v.Type() != reflect.TypeFor[*time.Location]():
+		at := v.Pointer()
+		if _, known := m[at]; m != nil && !known && !v.IsNil() {
+			m[at] = content{value: v} // it may refer to itself
+			m[at] = content{v, m.hashElements(v)}
+		}
+		return uint64(at)
+	case kind == reflect.String:
+		return maphash.String(memorySeed, v.String())
+	case kind == reflect.Bool && v.Bool():
+		return 1
+	case v.CanInt():
+		return uint64(v.Int())
+	case v.CanUint():
+		return v.Uint()
+	case v.CanFloat():
+		return math.Float64bits(v.Float())
+	}
+	return 0
+}
+
+func (m memory) hashElements(v reflect.Value) (sum uint64) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		return m.hash(v.Elem())
+	case reflect.Struct:
+		for i := range v.NumField() {
+			sum = sum*31 + m.hash(v.Field(i))
+		}
+	case reflect.Map:
+		for k, e := range v.Seq2() { // in any order
+			sum += m.hash(k)*31 ^ m.hash(e)
+		}
+	default:
+		for i := range v.Len() {
+			sum = sum*31 + m.hash(v.Index(i))
+		}
+	}
+	return sum
+}
+
+// changed reports whether memory of an earlier answer has changed to which m refers too. A
+// controller may change a copy that it was given.
+func (m memory) changed(earlier memory) bool {
+	for at, was := range earlier {
+		if _, shared := m[at]; shared && memory(nil).hashElements(was.value) != was.hash {
+			return true
+		}
+	}
+	return false
 }
 
 // errStopped is the cause of the end of a context of a process that stops. It is a
@@ -542,6 +616,13 @@ func (p *play) answered(r *request, err error) error {
 		a.last = is
 	}
 	a.lastAt = now
+	if p.clean == nil && is.value != nil {
+		lent := memory{}
+		if lent.hash(reflect.ValueOf(is.value)); lent.changed(a.lent) {
+			p.failNowLocked("the value of %q changes with the world, so that no answer is stale: return a copy", r.op)
+		}
+		a.lent = lent
+	}
 	if now < a.behind {
 		line(" (as it was)", a.before.err)
 		r.found = a.before.value

@@ -292,13 +292,13 @@ type explorer struct {
 }
 
 const (
-	plansMax    = 2_000   // plans, if there are no limits
-	secondMax   = 1_000   // second faults that are tried with a first one
-	secondsMax  = 100_000 // that are remembered
-	singlesMax  = 1_000   // single faults that are tried whatever the limits say
-	hangMax     = 20 * time.Second
-	hangLooks   = 10 // in that time
-	neverCameIn = 5  // the report names so many
+	plansMax   = 2_000   // plans, if there are no limits
+	secondMax  = 1_000   // second faults that are tried with a first one
+	secondsMax = 100_000 // that are remembered
+	singlesMax = 1_000   // single faults that are tried whatever the limits say
+	hangMax    = 20 * time.Second
+	hangLooks  = 10 // in that time
+	listedMax  = 5  // the report names so many
 )
 
 // A single is a plan of one fault that passed, and where a second one can be.
@@ -484,6 +484,12 @@ func (x *explorer) findFirst() *Finding {
 			x.report.Events++
 		} else {
 			x.report.Calls++
+		}
+	}
+	for _, p := range clean.points {
+		known := slices.Contains(x.report.NeverStale, p.what) || slices.Contains(x.without, Stale)
+		if p.kind == onRead && !known && !slices.ContainsFunc(clean.points, func(other point) bool { return other.what == p.what && other.stale }) {
+			x.report.NeverStale = append(x.report.NeverStale, p.what)
 		}
 	}
 	if x.replay != nil {

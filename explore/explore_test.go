@@ -304,6 +304,7 @@ func TestReport(t *testing.T) {
 			if tries == 3 {
 				_ = c.put(ctx, "far", "")
 			}
+			_, _ = c.get(ctx, "constant")
 			return c.put(ctx, "a", "")
 		}
 	})
@@ -312,6 +313,9 @@ func TestReport(t *testing.T) {
 	r = search(t, s)
 	if r.Found != nil || len(r.NeverCame) == 0 || !strings.Contains(r.String(), "because the call or event never came in their plan:\n\tcall put far #1: fails") {
 		t.Errorf("the report is %q, want what never came: %v", r, r.NeverCame)
+	}
+	if want := "NOT TRIED: a stale answer of these, because they had no other answer before:\n\tcall get constant"; !strings.Contains(r.String(), want) {
+		t.Errorf("the report is %q, want %q in it", r, want)
 	}
 }
 

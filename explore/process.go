@@ -142,7 +142,8 @@ type Caller interface {
 
 // Read is a call that reads the world and changes nothing. It returns the result of read,
 // or fails as [Process.Do] does. In a plan the response may be stale: an earlier response
-// of the same op. So read must return a copy, which does not change with the world.
+// of the same op. So read must return a copy, which does not change with the world: if the
+// play without faults shows that the memory of a response changes, it fails.
 func Read[V any](ctx context.Context, c Caller, op string, read func() (V, error)) (V, error) {
 	if ctx == nil || c == nil || read == nil {
 		panic(fmt.Sprintf("explore: Read(%q) needs a context, a Caller and a function, got nil", op))

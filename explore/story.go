@@ -25,6 +25,9 @@ type Report struct {
 	Held      string   // a call over which the controller holds a mutex; see Run
 	Known     int      // plans that failed by the faults of Scenario.Known
 	PairsLeft int      // pairs of faults that were not tried
+
+	NeverStale []string // reads that were never stale, because they had no other answer before
+
 	Calls     int      // calls of the play without faults, of those that repeat while nothing changes the first two
 	Events    int      // events of the play without faults, in the same way
 	State     string   // the world at the end of the play without faults, by Scenario.State
@@ -76,15 +79,23 @@ func (r *Report) String() string {
 	if r.Known > 0 {
 		fmt.Fprintf(&b, "\n%d plans failed by the faults of Scenario.Known", r.Known)
 	}
-	if len(r.NeverCame) > 0 {
-		b.WriteString("\nNOT TRIED: these, because the call or event never came in their plan:")
-	}
-	for i, text := range r.NeverCame {
-		if i == neverCameIn {
-			fmt.Fprintf(&b, " and %d more", len(r.NeverCame)-i)
-			break
+	for _, left := range []struct {
+		why string
+		all []string
+	}{
+		{"these, because the call or event never came in their plan:", r.NeverCame},
+		{"a stale answer of these, because they had no other answer before:", r.NeverStale},
+	} {
+		for i, text := range left.all {
+			if i == 0 {
+				fmt.Fprintf(&b, "\nNOT TRIED: %s", left.why)
+			}
+			if i == listedMax {
+				fmt.Fprintf(&b, " and %d more", len(left.all)-i)
+				break
+			}
+			fmt.Fprintf(&b, "\n\t%s", text)
 		}
-		fmt.Fprintf(&b, "\n\t%s", text)
 	}
 	if s := r.slowest; s.took > s.within/10 {
 		fmt.Fprintf(&b, "\nthe slowest recovery took %v, after %s; Within allows %v", s.took, s.fault, s.within)

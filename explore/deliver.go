@@ -126,6 +126,7 @@ type request struct {
 	kind    kind
 	effect  func() error
 	own     map[Fault]func() error // in place of effect
+	web     *exchange              // nil if it is no request of Transport
 	found   any                    // of a read, by effect
 
 	turn  chan struct{} // closed when the call may go on
@@ -591,17 +592,20 @@ func (p *play) answered(r *request, err error) error {
 		rate := p.outcome.rates[p.placeName(r.what)]
 		rate.instant, rate.second = 0, 0
 	}
-	key, streams := r.op+r.process.name, false
+	key, again := r.op+r.process.name, r.kind == onRead && !slices.Contains(p.own, r.fault)
 	if y, ok := r.found.(*reply); ok && y != nil {
 		key += y.host
-		streams = y.stream != nil // which is no answer that could be given again
+		again = again && y.stream == nil // which is no answer that could be given again
+	}
+	if at := &p.outcome.points[r.point]; r.web != nil && !r.web.hasBody() && at.place == r.place {
+		at.own = slices.DeleteFunc(at.own, func(f Fault) bool { return f == BodyCut })
 	}
 	line := func(suffix string, err error) {
 		if r.line == 0 { // a second line would look like a second call
 			p.outcome.journal = append(p.outcome.journal, entry{at: p.now(), turn: p.turn, what: r.what + suffix, err: err})
 		}
 	}
-	if r.kind != onRead || streams {
+	if !again {
 		line("", err)
 		return err
 	}

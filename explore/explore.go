@@ -49,6 +49,12 @@ const (
 	Late       Fault = "late"        // the event comes a minute later
 )
 
+// The faults of the requests of [Transport], besides those of calls.
+const (
+	Unreachable Fault = "unreachable" // the connection is refused, and the request has no effect
+	BodyCut     Fault = "body cut"    // the request has its effect, and the connection breaks in the middle of the body of the response
+)
+
 // outage reports whether calls fail for a while, of which one in a plan is enough.
 func (f Fault) outage() bool { return f == Outage || f == Blackout }
 
@@ -77,7 +83,7 @@ var longFaultsOf = [...][]Fault{
 // tried. A world may have more: see Scenario.CustomFaults.
 func Faults() []Fault {
 	return []Fault{
-		Fails, AnswerLost, DiesBefore, DiesAfter, Stops, Slow, NoAnswer, Stale, StaleWatch, Outage, Blackout, Lost, Twice, Late,
+		Fails, AnswerLost, DiesBefore, DiesAfter, Stops, Slow, NoAnswer, Stale, StaleWatch, Outage, Blackout, Lost, Twice, Late, Unreachable, BodyCut,
 	}
 }
 
@@ -351,7 +357,7 @@ func newExplorer[W any](t *testing.T, s Scenario[W]) (*explorer, error) {
 		}
 	}
 	x := &explorer{
-		t: t, without: slices.Clone(s.Without), own: slices.Clone(s.CustomFaults), steady: s.Stable, plans: s.Plans, budget: s.Budget, seed: s.Seed,
+		t: t, without: slices.Clone(s.Without), own: append([]Fault{Unreachable, BodyCut}, s.CustomFaults...), steady: s.Stable, plans: s.Plans, budget: s.Budget, seed: s.Seed,
 		workers: cmp.Or(s.Parallel, runtime.GOMAXPROCS(0)), hang: hangMax, enough: singlesMax, within: cmp.Or(s.Within, time.Hour), begun: time.Now(),
 	}
 	x.forever = slices.Contains(s.With, NoAnswer)

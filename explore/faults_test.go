@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"runtime"
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -298,6 +300,37 @@ func TestFaultsThatOneKindFinds(t *testing.T) {
 			},
 			change: func(s *Scenario[*shelf]) { s.CustomFaults = []Fault{"429"} },
 			plan:   "call GET /things/a #1: 429", fails: "the world is not what it is without faults",
+		},
+		"a refused connection that is taken for final": {
+			work: func(c client, faulty bool) func(context.Context) error {
+				web := &http.Client{Transport: Transport(c.Process, c.shelf)}
+				final := false
+				return func(ctx context.Context) error {
+					if c.desired["a"] == "" || final {
+						return nil
+					}
+					_, err := ask(ctx, web, http.MethodPut, "a", "1")
+					final = faulty && errors.Is(err, syscall.ECONNREFUSED)
+					return err
+				}
+			},
+			plan: "call PUT /things/a #1: unreachable", fails: "the world is not what it is without faults",
+		},
+		"half of a body that is believed": {
+			work: func(c client, faulty bool) func(context.Context) error {
+				web := &http.Client{Transport: Transport(c.Process, http.HandlerFunc(func(out http.ResponseWriter, _ *http.Request) { fmt.Fprint(out, "12") }))}
+				return func(ctx context.Context) error {
+					if c.desired["a"] == "" || c.things["a"] != "" {
+						return nil
+					}
+					value, err := ask(ctx, web, http.MethodGet, "source", "")
+					if err == nil || faulty && errors.Is(err, io.ErrUnexpectedEOF) {
+						err = c.put(ctx, "a", value)
+					}
+					return err
+				}
+			},
+			plan: "call GET /things/source #1: body cut", fails: "the world is not what it is without faults",
 		},
 		"half a batch that is believed": {
 			work: func(c client, faulty bool) func(context.Context) error {

@@ -5,13 +5,17 @@ package explore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
+	"syscall"
+	"testing/iotest"
 	"unicode"
 	"unicode/utf8"
 )
@@ -23,7 +27,9 @@ import (
 // whose ReadAny calls Do.
 //
 // A call that fails has a response with status 503, and h does not get the request. If
-// the response is lost, the connection breaks after h has returned. A slow call gets its
+// the response is lost, the connection breaks after h has returned. If the service is
+// unreachable, the connection is refused. A body that is cut ends in the middle by
+// [io.ErrUnexpectedEOF]. A slow call gets its
 // response after a minute, or shortly before the deadline of the request. A call without
 // an answer ends with the context of the request. A stale read gets an earlier response
 // of the same host.
@@ -50,97 +56,124 @@ func Transport(c Caller, h http.Handler) http.RoundTripper {
 // TransportOr is [Transport] with custom faults by name. The handler of an injected fault
 // serves the request in place of h: for example it answers 429 with a Retry-After, or it
 // calls h and then answers 500. See Scenario.CustomFaults.
-func TransportOr(proc *Process, h http.Handler, own map[Fault]http.Handler) http.RoundTripper {
-	if proc == nil || h == nil {
-		panic("explore: TransportOr needs a process and a handler, got nil")
+func TransportOr(c Caller, h http.Handler, own map[Fault]http.Handler) http.RoundTripper {
+	t := Transport(c, h).(*transport)
+	if t.caller == nil {
+		panic("explore: TransportOr needs a Caller, got nil")
 	}
-	return &transport{caller: proc, handler: h, own: own}
+	t.own = own
+	return t
 }
 
 type transport struct {
-	caller  Caller
+	caller  Caller // nil without faults
 	handler http.Handler
-	own     map[Fault]http.Handler // custom faults, of a *Process
+	own     map[Fault]http.Handler // custom faults
 }
 
-// A reply is what a handler answers. It is kept for reads that are stale.
+// An exchange is a request and its reply. It travels to the plan in the context of its call,
+// so that it has its faults whatever the Caller is.
+type exchange struct {
+	*transport
+	r    *http.Request
+	body []byte
+	op   string // the call
+	play *play  // nil if the Caller reaches none
+	got  *reply // nil if the handler was not reached, or aborted its response
+}
+
+// exchangeKey is the key of the exchange in a context.
+type exchangeKey struct{}
+
+// A reply is the response of a handler. It is kept for reads that are stale.
 type reply struct {
 	Status int
 	Header http.Header
 	Body   []byte
-	host   string  // which was asked
+	host   string  // that was asked
 	stream *stream // of the rest of the body
+	cut    bool    // half of the body comes
 }
 
 // RoundTrip implements [http.RoundTripper].
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	var body []byte
+	x := &exchange{transport: t, r: r}
 	if r.Body != nil {
 		var err error
-		body, err = io.ReadAll(r.Body)
+		x.body, err = io.ReadAll(r.Body)
 		if err = errors.Join(err, r.Body.Close()); err != nil {
 			return nil, fmt.Errorf("explore: body of %s %s: %w", r.Method, r.URL.Path, err)
 		}
 	}
-	method := strings.ToUpper(r.Method)
-	if method == "" {
-		method = http.MethodGet
-	}
-	op := method + " " + r.URL.Path
+	method := strings.ToUpper(cmp.Or(r.Method, http.MethodGet))
+	x.op = method + " " + r.URL.Path
 	if r.URL.RawQuery != "" {
-		op += "?" + readable(r.URL.RawQuery)
+		x.op += "?" + readable(r.URL.RawQuery)
 	}
-	var got *reply
-	served := false
-	serveBy := func(h http.Handler) (any, error) {
-		served = true
-		if got = serve(h, t.caller, r, body); got == nil {
-			return nil, io.ErrUnexpectedEOF
-		}
-		if got.host = r.URL.Host; got.Status >= 300 {
-			return got, got // the journal has an error
-		}
-		return got, nil
-	}
-	read := func() (any, error) { return serveBy(t.handler) }
-	effect := func() error { _, err := read(); return err }
-	reads := method == http.MethodGet || method == http.MethodHead
-	ownReads, ownEffects := map[Fault]func() (any, error){}, map[Fault]func() error{}
-	for f, h := range t.own {
-		ownReads[f] = func() (any, error) { return serveBy(h) }
-		ownEffects[f] = func() error { _, err := serveBy(h); return err }
-	}
-	proc, _ := t.caller.(*Process)
+	ctx := context.WithValue(r.Context(), exchangeKey{}, x)
+	serve := func() (any, error) { return x.serve(t.handler) }
 	var err error
-	var found any
-	switch {
+	switch reads := method == http.MethodGet || method == http.MethodHead; {
 	case t.caller == nil:
-		err = effect()
-	case reads && proc != nil:
-		found, err = proc.ReadAnyOr(r.Context(), op, read, ownReads)
+		_, err = serve()
 	case reads:
-		found, err = t.caller.ReadAny(r.Context(), op, read)
-	case proc != nil:
-		err = proc.DoOr(r.Context(), op, effect, ownEffects)
+		var found any
+		found, err = t.caller.ReadAny(ctx, x.op, serve)
+		if earlier, ok := found.(*reply); ok { // the read may be stale
+			x.got = earlier
+		}
 	default:
-		err = t.caller.Do(r.Context(), op, effect)
-	}
-	if reads && t.caller != nil {
-		got, _ = found.(*reply) // an earlier one, if the read is stale
+		err = t.caller.Do(ctx, x.op, func() error { _, err := serve(); return err })
 	}
 	if answered := (*reply)(nil); errors.As(err, &answered) {
-		got, err = answered, nil
+		x.got, err = answered, nil
 	}
 	switch {
-	case errors.Is(err, ErrInjected) && !served:
-		got = &reply{Status: http.StatusServiceUnavailable, Header: http.Header{"Content-Type": {"text/plain"}}, Body: []byte(err.Error() + "\n")}
+	case errors.Is(err, ErrInjected) && x.got == nil:
+		x.got = &reply{Status: http.StatusServiceUnavailable, Header: http.Header{"Content-Type": {"text/plain"}}, Body: []byte(err.Error() + "\n")}
 	case errors.Is(err, ErrInjected):
 		return nil, fmt.Errorf("connection broken, answer lost: %w", err)
 	case err != nil:
 		return nil, err
 	}
-	return got.response(r, method), nil
+	return x.got.response(r, method), nil
 }
+
+// serve lets a handler answer. The error is the reply if its status is 300 or more, for the
+// journal.
+func (x *exchange) serve(h http.Handler) (any, error) {
+	if x.got = x.handle(h); x.got == nil {
+		return nil, io.ErrUnexpectedEOF
+	}
+	if x.got.host = x.r.URL.Host; x.got.Status >= 300 {
+		return x.got, x.got
+	}
+	return x.got, nil
+}
+
+// faults returns what happens to the request by a fault in place of its handler.
+func (x *exchange) faults() map[Fault]func() (any, error) {
+	own := map[Fault]func() (any, error){
+		Unreachable: func() (any, error) { return nil, errUnreachable },
+		BodyCut: func() (any, error) {
+			found, err := x.serve(x.handler)
+			x.got.cut = x.hasBody()
+			return found, err
+		},
+	}
+	for f, h := range x.own {
+		own[f] = func() (any, error) { return x.serve(h) }
+	}
+	return own
+}
+
+// hasBody reports whether the reply has a body that can be cut.
+func (x *exchange) hasBody() bool {
+	return x.got != nil && len(x.got.Body) > 0 && x.r.Method != http.MethodHead
+}
+
+// errUnreachable is the error of a connection that is refused.
+var errUnreachable = &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 
 // readable decodes a query for a name, if the result is one line of text, and the name of no
 // other query.
@@ -166,18 +199,21 @@ func (y *reply) response(r *http.Request, method string) *http.Response {
 	switch {
 	case method == http.MethodHead:
 		w.Body = http.NoBody
+	case y.cut:
+		w.Body = io.NopCloser(io.MultiReader(bytes.NewReader(y.Body[:len(y.Body)/2]), iotest.ErrReader(io.ErrUnexpectedEOF)))
 	case y.stream != nil:
 		w.Body, w.ContentLength = y.stream, -1
 	}
 	return w
 }
 
-// serve lets a handler answer, until that is whole or turns out to be a stream. It returns
+// handle lets a handler answer, until that is whole or turns out to be a stream. It returns
 // nil if the handler aborts its response.
-func serve(h http.Handler, c Caller, r *http.Request, body []byte) *reply {
+func (x *exchange) handle(h http.Handler) *reply {
+	r := x.r
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 	in := r.Clone(ctx)
-	in.Body, in.ContentLength, in.RequestURI = io.NopCloser(bytes.NewReader(body)), int64(len(body)), r.URL.RequestURI()
+	in.Body, in.ContentLength, in.RequestURI = io.NopCloser(bytes.NewReader(x.body)), int64(len(x.body)), r.URL.RequestURI()
 	in.Proto, in.ProtoMajor, in.ProtoMinor, in.RemoteAddr = "HTTP/1.1", 1, 1, "192.0.2.1:1234"
 	if in.Header == nil {
 		in.Header = http.Header{}
@@ -187,8 +223,8 @@ func serve(h http.Handler, c Caller, r *http.Request, body []byte) *reply {
 	}
 	w := &recorder{header: http.Header{}, flushed: make(chan struct{})}
 	done := make(chan any, 1)
-	p := loggingPlay() // that of c
-	nested := p != nil && p.immediate && c != nil
+	p := x.play
+	nested := p != nil && p.immediate
 	if nested {
 		was := p.effectOf.Load()
 		defer func() { p.effectOf.Store(was) }()
@@ -204,7 +240,7 @@ func serve(h http.Handler, c Caller, r *http.Request, body []byte) *reply {
 				failed = v
 			}
 			w.end(failed)
-			if proc, ok := c.(interface{ Errorf(string, ...any) }); ok && failed != nil && failed != any(http.ErrAbortHandler) && w.writer != nil {
+			if proc, ok := x.caller.(interface{ Errorf(string, ...any) }); ok && failed != nil && failed != any(http.ErrAbortHandler) && w.writer != nil {
 				proc.Errorf("the handler of %s %s panicked after it had flushed: %v", in.Method, in.URL.Path, failed)
 			}
 			done <- failed
@@ -227,8 +263,8 @@ func serve(h http.Handler, c Caller, r *http.Request, body []byte) *reply {
 	stop := func() { cancel(); w.writer.CloseWithError(io.ErrUnexpectedEOF) }
 	s := &stream{r: w.reader, stop: stop}
 	s.stops = append(s.stops, context.AfterFunc(r.Context(), stop))
-	if c != nil {
-		s.stops = append(s.stops, context.AfterFunc(c.Context(), stop))
+	if x.caller != nil {
+		s.stops = append(s.stops, context.AfterFunc(x.caller.Context(), stop))
 	}
 	return &reply{Status: w.status, Header: w.sent, stream: s}
 }

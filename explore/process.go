@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime"
 	"testing/synctest"
 	"time"
@@ -105,6 +106,7 @@ func (proc *Process) DoOr(ctx context.Context, op string, effect func() error, o
 	if effect == nil {
 		r.kind, r.effect = onCall, func() error { return nil }
 	}
+	r.exchanged()
 	return proc.play.call(r)
 }
 
@@ -122,17 +124,32 @@ func (proc *Process) ReadAnyOr(ctx context.Context, op string, read func() (any,
 	}
 	r := &request{process: proc, ctx: ctx, op: op, kind: onRead}
 	r.effect = func() (err error) { r.found, err = read(); return err }
+	r.addFaults(own)
+	r.exchanged()
+	err := proc.play.call(r)
+	return r.found, err
+}
+
+// addFaults adds what happens by faults in place of a read.
+func (r *request) addFaults(own map[Fault]func() (any, error)) {
+	r.own = maps.Clone(r.own)
 	for f, read := range own {
 		if r.own == nil {
 			r.own = map[Fault]func() error{}
 		}
 		r.own[f] = func() (err error) { r.found, err = read(); return err }
 	}
-	err := proc.play.call(r)
-	return r.found, err
 }
 
-// A Caller makes the calls of a plan. [Process] is one, and so is the Process of package
+// exchanged adds the faults of a request of Transport, if that made this call.
+func (r *request) exchanged() {
+	if x, ok := r.ctx.Value(exchangeKey{}).(*exchange); ok && x.op == r.op {
+		r.web, x.play = x, r.process.play
+		r.addFaults(x.faults())
+	}
+}
+
+// A Caller makes the calls of a plan. [Process] is one, and so is the Env of package
 // reconciletest.
 type Caller interface {
 	Do(ctx context.Context, op string, effect func() error) error

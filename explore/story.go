@@ -28,10 +28,10 @@ type Report struct {
 
 	NeverStale []string // reads that were never stale, because they had no other answer before
 
-	Calls     int      // calls of the play without faults, of those that repeat while nothing changes the first two
-	Events    int      // events of the play without faults, in the same way
-	State     string   // the world at the end of the play without faults, by Scenario.State
-	Took      time.Duration
+	Calls  int    // calls of the play without faults, of those that repeat while nothing changes the first two
+	Events int    // events of the play without faults, in the same way
+	State  string // the world at the end of the play without faults, by Scenario.State
+	Took   time.Duration
 
 	journal []entry
 	locked  int // plans that were given up after a log.Fatal

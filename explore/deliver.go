@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"maps"
 	"math"
 	"reflect"
 	"runtime"
@@ -63,6 +64,7 @@ type point struct {
 	stale  bool // a Read that gave another answer before
 	behind bool // and there were events since
 	first  bool // of its instant
+	idle   bool // of its name there were enough while nothing changes
 	ends   bool // its context has a deadline
 	own    []Fault
 }
@@ -106,6 +108,7 @@ type placeCount struct {
 	faults   int
 	idle     int // since nothing changes
 	idleTurn int
+	last     point // the last one that is not among the points of the outcome
 }
 
 // A delivery is an event on its way, or one that came.
@@ -131,7 +134,6 @@ type request struct {
 
 	turn  chan struct{} // closed when the call may go on
 	what  string
-	point int // the last one then
 	line  int // of the journal, counted from 1, if its fault is noted there
 	lasts time.Duration
 	injection
@@ -252,7 +254,7 @@ func (*lostAnswer) Unwrap() error { return ErrInjected }
 
 // decideLocked notes that a place is reached, and decides which fault is injected there.
 // Of the places of one name that are reached while nothing changes, the first few are
-// enough.
+// enough, and the last one: see newPlaces.
 func (p *play) decideLocked(what string, at point) injection {
 	s := p.reachLocked(p.placeName(what))
 	if s.idleTurn != p.idleTurn {
@@ -264,23 +266,48 @@ func (p *play) decideLocked(what string, at point) injection {
 		at.first = p.calledAt != now
 		p.calledAt = now
 	}
-	if s.idle++; s.idle > idleEnough {
-		return injection{place: at.place}
-	}
-	p.outcome.points = append(p.outcome.points, at)
+	s.idle++
+	at.idle = s.idle > idleEnough
 	i := injection{at.place, p.decide(at)}
 	if slices.Contains(p.own, i.fault) && !slices.Contains(at.own, i.fault) {
 		i.fault = "" // what is done there is something else now
 	}
+	if at.idle && i.fault == "" {
+		s.last = at
+	} else {
+		p.outcome.points, s.last = append(p.outcome.points, at), point{}
+	}
 	return i
 }
 
+// pointLocked returns the point of a call, to be completed by its answer.
+func (p *play) pointLocked(r *request) *point {
+	if s := p.counts[r.place.what]; s.last.place == r.place {
+		return &s.last
+	}
+	for i := len(p.outcome.points) - 1; i >= 0; i-- {
+		if at := &p.outcome.points[i]; at.place == r.place {
+			return at
+		}
+	}
+	return &point{} // one of those that are not needed
+}
+
 // newPlaces lets faults be injected at calls that were repeated while nothing changed:
-// Steps may have changed something that State does not show.
+// Steps may have changed something that State does not show. The last ones before that may
+// be under way when it changes.
 func (p *play) newPlaces() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.idleTurn++
+	if p.clean != nil {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.counts)) {
+		if s := p.counts[name]; s.last.idle {
+			p.outcome.points, s.last = append(p.outcome.points, s.last), point{}
+		}
+	}
 }
 
 // reachLocked counts that a place of that name is reached, and returns the count.
@@ -514,7 +541,6 @@ func (p *play) grantLocked(r *request) func() {
 		left = time.Until(end)
 	}
 	r.injection = p.decideLocked(r.what, point{kind: r.kind, ends: left < p.within, own: ownOf(p.explorer, r.own)})
-	r.point = len(p.outcome.points) - 1
 	if happens := happening(p.explorer, r.own, r.fault); happens != nil {
 		r.effect, r.lasts = happens, lateness
 	}
@@ -597,7 +623,7 @@ func (p *play) answered(r *request, err error) error {
 		key += y.host
 		again = again && y.stream == nil // which is no answer that could be given again
 	}
-	if at := &p.outcome.points[r.point]; r.web != nil && !r.web.hasBody() && at.place == r.place {
+	if at := p.pointLocked(r); r.web != nil && !r.web.hasBody() {
 		at.own = slices.DeleteFunc(at.own, func(f Fault) bool { return f == BodyCut })
 	}
 	line := func(suffix string, err error) {
@@ -650,9 +676,8 @@ func (p *play) answered(r *request, err error) error {
 			r.found = a.before.value
 			return a.before.err
 		}
-		if at := &p.outcome.points[r.point]; at.place == r.place {
-			at.stale, at.behind = true, len(since) > 0
-		}
+		at := p.pointLocked(r)
+		at.stale, at.behind = true, len(since) > 0
 	}
 	line("", err)
 	return err

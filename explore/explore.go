@@ -595,6 +595,8 @@ func (x *explorer) stops(o *outcome) bool {
 
 // singles lists all single faults, in the order in which they are tried.
 func (x *explorer) singles(points []point) []injection {
+	points = append(slices.DeleteFunc(slices.Clone(points), func(p point) bool { return p.idle }),
+		slices.DeleteFunc(slices.Clone(points), func(p point) bool { return !p.idle })...)
 	all := slices.Concat(x.faults(points, shortFaults), x.faults(points, ownFaults), x.faults(points, longFaults))
 	if len(all) > x.enough && (x.plans == 0 || x.plans < len(all)) {
 		x.draw(all)
@@ -787,7 +789,7 @@ func (x *explorer) pair() plan {
 func (x *explorer) dice(number int) func(point) Fault {
 	left, rate, outages := 2+number%7, 2<<(number/4%4), 0
 	return func(at point) Fault {
-		if left == 0 {
+		if left == 0 || at.idle {
 			return ""
 		}
 		h := fnv.New64a()

@@ -301,6 +301,38 @@ func TestFaultsThatOneKindFinds(t *testing.T) {
 			change: func(s *Scenario[*shelf]) { s.CustomFaults = []Fault{"429"} },
 			plan:   "call GET /things/a #1: 429", fails: "the world is not what it is without faults",
 		},
+		"a read under way at a change that is taken for a later one": {
+			work: func(c client, faulty bool) func(context.Context) error {
+				c.Go(func(ctx context.Context) error {
+					last := time.Duration(-1)
+					for ; c.Step(); sleep(ctx, time.Minute) {
+						begun := c.Now()
+						want, err := Read(ctx, c.Process, "desired", func() (string, error) { return c.desired["a"], nil })
+						if changed := time.Duration(c.made); err == nil && changed > last && want != "" {
+							err = c.put(ctx, "a", want)
+						}
+						if err == nil {
+							last = begun
+						}
+						if err == nil && faulty {
+							last = c.Now()
+						}
+					}
+					return nil
+				})
+				return func(context.Context) error { return nil }
+			},
+			change: func(s *Scenario[*shelf]) {
+				s.Without = only(Slow)
+				s.Steps = func(s *Environment, w *shelf) {
+					w.desired["a"] = "1"
+					s.Advance(20*time.Minute + 30*time.Second)
+					w.desired["a"], w.made = "2", int(20*time.Minute+30*time.Second)
+					s.Advance(20 * time.Minute)
+				}
+			},
+			plan: "call desired #21: slow", fails: "the world is not what it is without faults",
+		},
 		"a refused connection that is taken for final": {
 			work: func(c client, faulty bool) func(context.Context) error {
 				web := &http.Client{Transport: Transport(c.Process, c.shelf)}
@@ -480,10 +512,7 @@ func TestMutexHeldOverASlowCall(t *testing.T) {
 					if err != nil {
 						pause = time.Second
 					}
-					select {
-					case <-time.After(pause):
-					case <-ctx.Done():
-					}
+					sleep(ctx, pause)
 				}
 				return nil
 			})

@@ -28,7 +28,7 @@ type Report struct {
 
 	NeverStale []string // reads that were never stale, because they had no other answer before
 
-	Calls  int    // calls of the play without faults, of those that repeat while nothing changes the first two
+	Calls  int    // calls of the play without faults, of those that repeat while nothing changes the first two, and the last one before Steps changes the world
 	Events int    // events of the play without faults, in the same way
 	State  string // the world at the end of the play without faults, by Scenario.State
 	Took   time.Duration
@@ -63,7 +63,7 @@ func (r *Report) String() string {
 	}
 	fmt.Fprintf(&b, "\nfaults at %d calls and %d events; ", r.Calls, r.Events)
 	if r.LeftOut == 0 {
-		fmt.Fprintf(&b, "each was hit by each of its faults (the first %d of those that repeat while nothing changes; outages at the first %d of a name)", idleEnough, outagesMax)
+		fmt.Fprintf(&b, "each was hit by each of its faults (the first %d of those that repeat while nothing changes, and the last one before a change by Steps; outages at the first %d of a name)", idleEnough, outagesMax)
 	} else {
 		fmt.Fprintf(&b, "NOT TRIED: %d of %d single faults; those that were tried were drawn by Seed", r.LeftOut, r.Singles+r.LeftOut)
 	}

@@ -123,6 +123,13 @@ func loop(proc *Process, period time.Duration, work func(ctx context.Context) er
 	})
 }
 
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
 // comes is a Steps in which a is desired.
 func comes(s *Environment, w *shelf) {
 	w.desired["a"] = "1"

@@ -620,8 +620,7 @@ func (p *play) answered(r *request, err error) error {
 	}
 	key, again := r.op+r.process.name, r.kind == onRead && !slices.Contains(p.own, r.fault)
 	if y, ok := r.found.(*reply); ok && y != nil {
-		key += y.host
-		again = again && y.stream == nil // which is no answer that could be given again
+		key, again = key+y.key, again && y.lasts()
 	}
 	if at := p.pointLocked(r); r.web != nil && !r.web.hasBody() {
 		at.own = slices.DeleteFunc(at.own, func(f Fault) bool { return f == BodyCut })
@@ -653,12 +652,13 @@ func (p *play) answered(r *request, err error) error {
 		}
 		a.lent = lent
 	}
-	if now < a.behind {
+	sameType := reflect.TypeOf(a.before.value) == reflect.TypeOf(is.value) // else it is the answer of another read
+	if now < a.behind && sameType {
 		line(" (as it was)", a.before.err)
 		r.found = a.before.value
 		return a.before.err
 	}
-	if a.n > 0 {
+	if a.n > 0 && sameType {
 		since := p.since(r.process, a.beforeAt)
 		switch {
 		case r.fault == StaleWatch && len(since) > 0:

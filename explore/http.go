@@ -10,9 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
+	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing/iotest"
@@ -29,10 +32,13 @@ import (
 // A call that fails has a response with status 503, and h does not get the request. If
 // the response is lost, the connection breaks after h has returned. If the service is
 // unreachable, the connection is refused. A body that is cut ends in the middle by
-// [io.ErrUnexpectedEOF]. A slow call gets its
-// response after a minute, or shortly before the deadline of the request. A call without
-// an answer ends with the context of the request. A stale read gets an earlier response
-// of the same host.
+// [io.ErrUnexpectedEOF]. A slow call gets its response after a minute, or shortly before the
+// deadline of the request. A call without an answer ends with the context of the request.
+//
+// A stale read gets an earlier response to a request of the same host, and with the same
+// headers that may choose a response, such as Authorization, Accept, Range and If-Match. A
+// response 206, 304 or 412 never comes again.
+//
 // The client of a process that has died gets errors. Retries of the client are calls like
 // others. The journal has the status of a response from 300 on. The connection breaks too if
 // h panics with [http.ErrAbortHandler].
@@ -90,7 +96,7 @@ type reply struct {
 	Status int
 	Header http.Header
 	Body   []byte
-	host   string  // that was asked
+	key    string  // of the request, besides its call: only such a one gets this reply again
 	stream *stream // of the rest of the body
 	cut    bool    // half of the body comes
 }
@@ -145,10 +151,31 @@ func (x *exchange) serve(h http.Handler) (any, error) {
 	if x.got = x.handle(h); x.got == nil {
 		return nil, io.ErrUnexpectedEOF
 	}
-	if x.got.host = x.r.URL.Host; x.got.Status >= 300 {
+	if x.got.key = keyOf(x.r); x.got.Status >= 300 {
 		return x.got, x.got
 	}
 	return x.got, nil
+}
+
+// choosing matches the names of the headers that may choose the reply.
+var choosing = regexp.MustCompile(`^(Accept.*|Authorization|Cookie|If-.*|Range|.*-(Key|Token))$`)
+
+// keyOf returns the host and the headers that may choose the reply. A signature differs each
+// time, and chooses none.
+func keyOf(r *http.Request) string {
+	key := r.URL.Host
+	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
+		if choosing.MatchString(name) {
+			text, _, _ := strings.Cut(strings.Join(r.Header[name], ", "), "Signature=")
+			key += "\n" + name + ": " + text
+		}
+	}
+	return key
+}
+
+// lasts reports whether the reply may be given again, to a request of the same key.
+func (y *reply) lasts() bool {
+	return y.stream == nil && y.Status != http.StatusPartialContent && y.Status != http.StatusNotModified && y.Status != http.StatusPreconditionFailed
 }
 
 // faults returns what happens to the request by a fault in place of its handler.

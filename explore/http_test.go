@@ -264,33 +264,69 @@ func TestTransportOfACallInAHandler(t *testing.T) {
 	}
 }
 
-// A stale answer is one of the same service: of two with the same paths, the host tells them
-// apart.
-func TestTransportOfTwoServices(t *testing.T) {
+// A stale answer is one to a request of the same host, user and condition. A 304 needs a
+// condition of its own.
+func TestTransportOfOtherRequests(t *testing.T) {
 	s := overHTTP()
 	s.Start = func(proc *Process, w *shelf) {
-		actual := &http.Client{Transport: Transport(proc, w)}
-		desired := Transport(proc, http.HandlerFunc(func(out http.ResponseWriter, _ *http.Request) { fmt.Fprint(out, "1") }))
-		loop(proc, time.Minute, func(ctx context.Context) error {
-			r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://desired/things/a", http.NoBody)
-			resp, err := desired.RoundTrip(r)
-			if err != nil || resp.StatusCode >= 500 {
-				return errBoom
+		web := &http.Client{Transport: Transport(proc, http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("If-None-Match") != "" {
+				out.WriteHeader(http.StatusNotModified)
+				return
 			}
-			text, _ := io.ReadAll(resp.Body)
-			is, err := ask(ctx, actual, http.MethodGet, "a", "")
-			if string(text) != "1" {
-				w.wrong = fmt.Errorf("a is desired as %q", text)
-			}
-			if err == nil && is != string(text) {
-				_, err = ask(ctx, actual, http.MethodPut, "a", string(text))
-			}
-			return err
-		})
+			fmt.Fprint(out, r.Host, r.Header.Get("Authorization"))
+		}))}
+		for i, header := range []string{"Authorization: ann", "Authorization: bob", "Authorization: ann", "If-None-Match: 1"} {
+			loop(proc, time.Minute, func(ctx context.Context) error {
+				sleep(ctx, time.Duration(i)*time.Second)
+				r, _ := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://host%d/things/a", i/2), http.NoBody)
+				name, value, _ := strings.Cut(header, ": ")
+				r.Header.Set(name, value)
+				resp, err := web.Do(r)
+				if err != nil || resp.StatusCode >= 500 {
+					return errBoom
+				}
+				text, err := io.ReadAll(resp.Body)
+				want := r.Host + value
+				if name == "If-None-Match" {
+					want = ""
+				}
+				if is := string(text); err == nil && is != want {
+					w.wrong = fmt.Errorf("%s got %q, want %q", header, is, want)
+				}
+				return err
+			})
+		}
+		_ = client{proc, w}.put(proc.Context(), "a", "1")
 	}
 	s.Without = only(Stale, StaleWatch)
-	if r := search(t, s); r.Found != nil {
+	if r := search(t, s); r.Found != nil && !strings.HasPrefix(r.Found.Failure, "Without") {
 		t.Errorf("exploring finds something:\n%s", r.Found)
+	}
+	for header, chooses := range map[string]bool{
+		"Accept-Language: de": true, "Cookie: a=b": true, "If-Match: 1": true, "X-Vault-Token: a": true, "Private-Token: a": true,
+		"User-Agent: a": false, "X-Request-Id: 1": false,
+	} {
+		r, _ := http.NewRequest(http.MethodGet, "http://host/", http.NoBody)
+		was := keyOf(r)
+		name, value, _ := strings.Cut(header, ": ")
+		r.Header.Set(name, value)
+		if is := keyOf(r) != was; is != chooses {
+			t.Errorf("%s chooses the response: %t, want %t", header, is, chooses)
+		}
+	}
+	signed := func(signature string) string {
+		r, _ := http.NewRequest(http.MethodGet, "http://host/", http.NoBody)
+		r.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential=a, Signature="+signature)
+		return keyOf(r)
+	}
+	if signed("1") != signed("2") {
+		t.Error("a signature chooses the response")
+	}
+	for status, lasts := range map[int]bool{http.StatusOK: true, http.StatusNotFound: true, http.StatusPartialContent: false, http.StatusNotModified: false, http.StatusPreconditionFailed: false} {
+		if is := (&reply{Status: status}).lasts(); is != lasts {
+			t.Errorf("a response %d comes again: %t, want %t", status, is, lasts)
+		}
 	}
 }
 

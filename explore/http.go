@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -15,10 +16,13 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing/iotest"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -44,11 +48,12 @@ import (
 // h panics with [http.ErrAbortHandler].
 //
 // One request is served at a time, so h needs no lock. A stream that reads the world by
-// itself, such as by a timer, calls [Process.Step] before. The context that h gets does not
-// end early. If h flushes its response before it returns, the response is a stream. A
-// stream goes on beside other calls, without faults of its own, until h returns, the body
-// is closed, or the request or the process ends. The last three end the context of h. The
-// requests of a nil c have no faults, and are in no journal: it is for Steps.
+// itself, such as by a timer, calls [Process.Step] before. If the request or the process ends
+// while h waits, as in a long poll, the call returns and the context of h ends. If h flushes
+// its response before it returns, the response is a stream. A stream goes on beside other
+// calls, without faults of its own, until h returns, the body is closed, or the request or
+// the process ends. The last three end the context of h. The requests of a nil c have no
+// faults, and are in no journal: it is for Steps.
 func Transport(c Caller, h http.Handler) http.RoundTripper {
 	if h == nil {
 		panic("explore: Transport needs a handler, got nil")
@@ -81,11 +86,11 @@ type transport struct {
 // so that it has its faults whatever the Caller is.
 type exchange struct {
 	*transport
-	r    *http.Request
-	body []byte
-	op   string // the call
-	play *play  // nil if the Caller reaches none
-	got  *reply // nil if the handler was not reached, or aborted its response
+	r       *http.Request
+	body    []byte
+	op      string   // the call
+	process *Process // nil if the Caller is none of a plan
+	got     *reply   // nil if the handler was not reached, or aborted its response
 }
 
 // exchangeKey is the key of the exchange in a context.
@@ -148,8 +153,9 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 // serve lets a handler answer. The error is the reply if its status is 300 or more, for the
 // journal.
 func (x *exchange) serve(h http.Handler) (any, error) {
-	if x.got = x.handle(h); x.got == nil {
-		return nil, io.ErrUnexpectedEOF
+	var err error
+	if x.got, err = x.handle(h); err != nil {
+		return nil, err
 	}
 	if x.got.key = keyOf(x.r); x.got.Status >= 300 {
 		return x.got, x.got
@@ -221,7 +227,13 @@ func (y *reply) response(r *http.Request, method string) *http.Response {
 	w := &http.Response{
 		Status: fmt.Sprintf("%d %s", y.Status, http.StatusText(y.Status)), StatusCode: y.Status,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: y.Header.Clone(), Request: r,
-		Body: io.NopCloser(bytes.NewReader(y.Body)), ContentLength: int64(len(y.Body)),
+		Body: io.NopCloser(bytes.NewReader(y.Body)), ContentLength: int64(len(y.Body)), TLS: connectionOf(r.URL),
+	}
+	if _, ok := w.Header["Date"]; !ok { // that of a stale response too, so that it is no other response
+		w.Header.Set("Date", time.Now().UTC().Format(http.TimeFormat))
+	}
+	if hasLength := y.stream == nil && y.Status != http.StatusNoContent && y.Status != http.StatusNotModified; hasLength && w.Header.Get("Content-Length") == "" {
+		w.Header.Set("Content-Length", strconv.Itoa(len(y.Body)))
 	}
 	switch {
 	case method == http.MethodHead:
@@ -234,66 +246,100 @@ func (y *reply) response(r *http.Request, method string) *http.Response {
 	return w
 }
 
-// handle lets a handler answer, until that is whole or turns out to be a stream. It returns
-// nil if the handler aborts its response.
-func (x *exchange) handle(h http.Handler) *reply {
-	r := x.r
-	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
-	in := r.Clone(ctx)
-	in.Body, in.ContentLength, in.RequestURI = io.NopCloser(bytes.NewReader(x.body)), int64(len(x.body)), r.URL.RequestURI()
-	in.Proto, in.ProtoMajor, in.ProtoMinor, in.RemoteAddr = "HTTP/1.1", 1, 1, "192.0.2.1:1234"
+// A handlerPanic is a panic of a handler, in another goroutine than that of its call.
+type handlerPanic struct {
+	value any
+	stack []byte
+}
+
+func (h *handlerPanic) String() string { return fmt.Sprintf("%v\n%s", h.value, h.stack) }
+
+// handle lets a handler answer, until the response is whole or turns out to be a stream, or
+// the request or the process ends while the handler waits. The reply is nil if the handler
+// aborts its response.
+func (x *exchange) handle(h http.Handler) (*reply, error) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(x.r.Context()))
+	in := x.r.Clone(ctx)
+	in.Body, in.ContentLength, in.RequestURI = io.NopCloser(bytes.NewReader(x.body)), int64(len(x.body)), in.URL.RequestURI()
+	in.Proto, in.ProtoMajor, in.ProtoMinor, in.RemoteAddr, in.TLS = "HTTP/1.1", 1, 1, "192.0.2.1:1234", connectionOf(in.URL)
 	if in.Header == nil {
 		in.Header = http.Header{}
 	}
-	if in.Host == "" {
-		in.Host = r.URL.Host
-	}
+	in.Host = cmp.Or(in.Host, in.URL.Host)
 	w := &recorder{header: http.Header{}, flushed: make(chan struct{})}
 	done := make(chan any, 1)
-	p := x.play
-	nested := p != nil && p.immediate
+	nested := x.process != nil && x.process.play.immediate
 	if nested {
-		was := p.effectOf.Load()
-		defer func() { p.effectOf.Store(was) }()
+		effectOf := &x.process.play.effectOf
+		was := effectOf.Load()
+		defer func() { effectOf.Store(was) }()
 	}
 	go func() {
 		if nested { // the handler may make calls itself
 			own, _ := goroutines(make([]byte, 64))
-			p.effectOf.Store(own)
+			x.process.play.effectOf.Store(own)
 		}
 		var failed any = errExit
 		defer func() {
 			if v := recover(); v != nil {
 				failed = v
 			}
-			w.end(failed)
-			if proc, ok := x.caller.(interface{ Errorf(string, ...any) }); ok && failed != nil && failed != any(http.ErrAbortHandler) && w.writer != nil {
-				proc.Errorf("the handler of %s %s panicked after it had flushed: %v", in.Method, in.URL.Path, failed)
+			if failed != nil && failed != any(http.ErrAbortHandler) {
+				failed = &handlerPanic{failed, debug.Stack()}
+				if proc, ok := x.caller.(interface{ Errorf(string, ...any) }); ok && (w.writer != nil || ctx.Err() != nil) {
+					proc.Errorf("the handler of %s %s panicked after its call had returned: %v", in.Method, in.URL.Path, failed)
+				}
 			}
+			w.end(failed)
 			done <- failed
 		}()
 		h.ServeHTTP(w, in)
 		failed = nil
 	}()
-	select {
-	case failed := <-done:
-		cancel()
-		switch {
-		case failed == any(http.ErrAbortHandler):
-			return nil
-		case failed != nil:
-			panic(failed)
+	var died <-chan struct{}
+	switch {
+	case x.process != nil:
+		died = x.process.died
+	case x.caller != nil:
+		died = x.caller.Context().Done()
+	}
+	var late <-chan time.Time
+	for ended := x.r.Context().Done(); ; {
+		select {
+		case failed := <-done:
+			cancel()
+			switch {
+			case failed == any(http.ErrAbortHandler):
+				return nil, io.ErrUnexpectedEOF
+			case failed != nil:
+				panic(failed)
+			}
+			return &reply{Status: w.status, Header: w.sent, Body: w.body.Bytes()}, nil
+		case <-w.flushed:
+			stop := func() { cancel(); w.writer.CloseWithError(io.ErrUnexpectedEOF) }
+			s := &stream{r: w.reader, stop: stop}
+			s.stops = append(s.stops, context.AfterFunc(x.r.Context(), stop))
+			if x.caller != nil {
+				s.stops = append(s.stops, context.AfterFunc(x.caller.Context(), stop))
+			}
+			return &reply{Status: w.status, Header: w.sent, stream: s}, nil
+		case <-ended:
+			ended, late = nil, time.After(1) // the time of a bubble passes when the handler waits
+		case <-died:
+			died, late = nil, time.After(1)
+		case <-late:
+			cancel()
+			return nil, cmp.Or(context.Cause(x.r.Context()), errDied)
 		}
-		return &reply{Status: w.status, Header: w.header, Body: w.body.Bytes()}
-	case <-w.flushed:
 	}
-	stop := func() { cancel(); w.writer.CloseWithError(io.ErrUnexpectedEOF) }
-	s := &stream{r: w.reader, stop: stop}
-	s.stops = append(s.stops, context.AfterFunc(r.Context(), stop))
-	if x.caller != nil {
-		s.stops = append(s.stops, context.AfterFunc(x.caller.Context(), stop))
+}
+
+// connectionOf returns the state of the connection to a URL; nil if that is not encrypted.
+func connectionOf(u *url.URL) *tls.ConnectionState {
+	if u.Scheme != "https" {
+		return nil
 	}
-	return &reply{Status: w.status, Header: w.sent, stream: s}
+	return &tls.ConnectionState{Version: tls.VersionTLS13, HandshakeComplete: true, ServerName: u.Hostname()}
 }
 
 var errExit = errors.New("explore: a handler called runtime.Goexit, perhaps by t.FailNow")
@@ -312,7 +358,7 @@ func (w *recorder) Header() http.Header { return w.header }
 
 func (w *recorder) WriteHeader(status int) {
 	if w.status == 0 && status >= 200 {
-		w.status = status
+		w.status, w.sent = status, w.header.Clone()
 	}
 }
 
@@ -330,7 +376,7 @@ func (w *recorder) Flush() {
 	if w.writer != nil {
 		return
 	}
-	w.sent = w.header.Clone()
+	w.detectType()
 	first := bytes.Clone(w.body.Bytes())
 	w.reader, w.writer = io.Pipe()
 	writer := w.writer
@@ -340,8 +386,16 @@ func (w *recorder) Flush() {
 	}
 }
 
+// detectType sets the type of a body, as a server does.
+func (w *recorder) detectType() {
+	if _, ok := w.sent["Content-Type"]; !ok && w.body.Len() > 0 {
+		w.sent.Set("Content-Type", http.DetectContentType(w.body.Bytes()))
+	}
+}
+
 func (w *recorder) end(failed any) {
 	w.WriteHeader(http.StatusOK)
+	w.detectType()
 	switch {
 	case w.writer != nil && failed != nil:
 		w.writer.CloseWithError(io.ErrUnexpectedEOF)

@@ -112,10 +112,11 @@ func TestTransportOfANilCaller(t *testing.T) {
 		body, _ := io.ReadAll(r.Body)
 		out.Header().Set("X-Was", string(body))
 		out.WriteHeader(http.StatusTeapot)
+		out.Header().Set("X-Late", "not sent")
 		fmt.Fprint(out, "short and stout")
 	}))}
 	for _, method := range []string{http.MethodPost, http.MethodHead} {
-		r, _ := http.NewRequest(method, "http://shelf/a/b?c=d", strings.NewReader("full"))
+		r, _ := http.NewRequest(method, "https://shelf/a/b?c=d", strings.NewReader("full"))
 		resp, err := web.Do(r)
 		if err != nil {
 			t.Fatal(err)
@@ -127,6 +128,10 @@ func TestTransportOfANilCaller(t *testing.T) {
 		}
 		if string(text) != want || resp.Status != "418 I'm a teapot" || resp.Header.Get("X-Was") != "full" {
 			t.Errorf("%s answers %q, %s, %v", method, text, resp.Status, resp.Header)
+		}
+		h := resp.Header
+		if h.Get("Date") == "" || h.Get("Content-Type") != "text/plain; charset=utf-8" || h.Get("Content-Length") != "15" || h.Get("X-Late") != "" || resp.TLS == nil || seen.TLS == nil {
+			t.Errorf("%s has the headers %v, want Date, Content-Type and Content-Length, and TLS on both sides", method, h)
 		}
 		if seen.Host != "shelf" || seen.RequestURI != "/a/b?c=d" || seen.ContentLength != 4 {
 			t.Errorf("the handler sees host %q, URI %q, length %d", seen.Host, seen.RequestURI, seen.ContentLength)
@@ -195,11 +200,47 @@ func TestTransportOfAStream(t *testing.T) {
 func TestTransportOfAPanic(t *testing.T) {
 	s := overHTTP()
 	s.Start = func(proc *Process, w *shelf) {
-		web := &http.Client{Transport: Transport(proc, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("boom") }))}
+		web := &http.Client{Transport: Transport(proc, http.HandlerFunc(handlerThatPanics))}
 		loop(proc, time.Hour, func(ctx context.Context) error { _, err := ask(ctx, web, http.MethodGet, "a", ""); return err })
 	}
-	if r := search(t, s); r.Found == nil || !strings.HasPrefix(r.Found.Failure, "call GET /things/a panicked: boom") {
-		t.Errorf("exploring finds %v, want the panic", r.Found)
+	if r := search(t, s); r.Found == nil || !strings.HasPrefix(r.Found.Failure, "call GET /things/a panicked: boom") || !strings.Contains(r.Found.Failure, "explore.handlerThatPanics(") {
+		t.Errorf("exploring finds %v, want the panic with the stack of the handler", r.Found)
+	}
+}
+
+func handlerThatPanics(http.ResponseWriter, *http.Request) { panic("boom") }
+
+// A long poll ends with the deadline of its client, or with the process. A handler that does
+// not wait answers even then.
+func TestTransportOfALongPoll(t *testing.T) {
+	s := overHTTP()
+	s.Start = func(proc *Process, w *shelf) {
+		web := &http.Client{Timeout: 10 * time.Second, Transport: Transport(proc, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if sleep(r.Context(), 5*time.Minute); r.Context().Err() == nil {
+				w.wrong = errors.New("the handler has waited for five minutes")
+			}
+			proc.Note("the handler ends")
+		}))}
+		proc.Go(func(ctx context.Context) error {
+			if w.things["a"] != "" {
+				return nil
+			}
+			_ = client{proc, w}.put(ctx, "a", "1")
+			sleep(ctx, time.Minute)
+			_, err := web.Get("http://a/b") // without the context of the process, as much code does
+			proc.Note(errors.Is(err, context.DeadlineExceeded))
+			web.Timeout = 0
+			_, err = web.Get("http://a/c")
+			return err
+		})
+	}
+	s.Steps = func(s *Environment, _ *shelf) { s.Advance(2 * time.Minute); s.Redeploy(); s.Advance(time.Minute) }
+	journal, failure := played(t, s)
+	want := []string{
+		"0s call put a", "1m10s call GET /b: context deadline exceeded", "1m10s the handler ends", "1m10s true", "2m0s stop", "2m30s the process ends", "2m31s start",
+	}
+	if !slices.Equal(journal[:min(len(want), len(journal))], want) || failure != "" {
+		t.Errorf("this happened:\n%swant first:\n%sand no failure, got %q", indent(journal), indent(want), failure)
 	}
 }
 

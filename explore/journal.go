@@ -31,7 +31,7 @@ type entry struct {
 }
 
 func (e entry) String() string {
-	text := fmt.Sprintf("%v %v%s", e.at, e.what, suffix(e.err))
+	text := fmt.Sprintf("%v %v%s", e.at.Truncate(time.Microsecond), e.what, suffix(e.err))
 	if e.fault != "" {
 		text += mark + string(e.fault)
 	}

@@ -144,7 +144,7 @@ func (r *request) addFaults(own map[Fault]func() (any, error)) {
 // exchanged adds the faults of a request of Transport, if that made this call.
 func (r *request) exchanged() {
 	if x, ok := r.ctx.Value(exchangeKey{}).(*exchange); ok && x.op == r.op {
-		r.web, x.play = x, r.process.play
+		r.web, x.process = x, r.process
 		r.addFaults(x.faults())
 	}
 }

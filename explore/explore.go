@@ -561,6 +561,9 @@ func (x *explorer) withoutFaults() (*outcome, *Finding) {
 		return nil, nil
 	}
 	switch {
+	case again.failure != "":
+		again.failure = "the scenario without faults passes, and fails when it is played again:\n" + again.failure
+		return nil, x.finding(nil, again)
 	case again.state != clean.state:
 		clean.failure = "two plays without any fault end in another state:\n" + difference(clean.state, again.state, "(first play)") +
 			"\nDoes the scenario keep something between plays, such as a World that is made once, a sync.Once or a counter? Or does the controller use random numbers?"
@@ -1065,71 +1068,87 @@ func (x *explorer) finding(p plan, o *outcome) *Finding {
 	}
 }
 
-// A pattern is a name with generated parts: words, of which "" is any.
-type pattern []string
+// A pattern matches the names of calls and events with generated parts.
+type pattern struct {
+	text string // "*" is a generated part
+	*regexp.Regexp
+}
 
-var word = regexp.MustCompile(`[\pL\pN]+|[^\pL\pN]+`)
+var (
+	token = regexp.MustCompile(`[\pL\pN_-]+|[^\pL\pN_-]+`)
+	piece = regexp.MustCompile(`[\pL\pN]+|[_-]+`)
+)
 
 // patternsOf compares the names of two runs that are to be the same, and returns the
-// patterns of those that only one of them has: a word of these that no name of the other
-// run has is generated.
+// patterns of those that only one of them has: a token of these that no name of the other
+// run has is generated, except for the pieces at its ends that a token there has too.
 func patternsOf(first, second []point) []pattern {
-	names := func(points []point) (all map[string]bool, words map[string]bool) {
-		all, words = map[string]bool{}, map[string]bool{}
+	tokensOf := func(points []point) (names map[string]bool, tokens map[string][]string) {
+		names, tokens = map[string]bool{}, map[string][]string{}
 		for _, p := range points {
-			all[p.what] = true
-			for _, w := range word.FindAllString(p.what, -1) {
-				words[w] = true
+			names[p.what] = true
+			for _, text := range token.FindAllString(p.what, -1) {
+				tokens[text] = piece.FindAllString(text, -1)
 			}
 		}
-		return all, words
+		return names, tokens
 	}
-	names1, words1 := names(first)
-	names2, words2 := names(second)
-	var patterns []pattern
-	seen := map[string]bool{}
-	for _, one := range []struct{ names, others, words map[string]bool }{{names1, names2, words2}, {names2, names1, words1}} {
-		for name := range one.names {
-			if one.others[name] {
+	names1, tokens1 := tokensOf(first)
+	names2, tokens2 := tokensOf(second)
+	patterns := map[string]pattern{}
+	add := func(names, others map[string]bool, mine, theirs map[string][]string) {
+		for name := range names {
+			if others[name] {
 				continue
 			}
-			p := pattern(word.FindAllString(name, -1))
-			for i := range p {
-				if !one.words[p[i]] {
-					p[i] = ""
+			text, match := "", "^"
+			for _, t := range token.FindAllString(name, -1) {
+				if _, known := theirs[t]; known {
+					text, match = text+t, match+regexp.QuoteMeta(t)
+					continue
 				}
+				head, tail := endsOf(mine[t], theirs, mine)
+				text += head + "*" + tail
+				match += regexp.QuoteMeta(head) + `[\pL\pN_-]+` + regexp.QuoteMeta(tail)
 			}
-			if text := p.String(); slices.Contains(p, "") && !seen[text] {
-				seen[text] = true
-				patterns = append(patterns, p)
+			if text != name {
+				patterns[text] = pattern{text, regexp.MustCompile(match + "$")}
 			}
 		}
 	}
-	slices.SortFunc(patterns, func(a, b pattern) int { return strings.Compare(a.String(), b.String()) })
-	return patterns
+	add(names1, names2, tokens1, tokens2)
+	add(names2, names1, tokens2, tokens1)
+	return slices.SortedFunc(maps.Values(patterns), func(a, b pattern) int { return strings.Compare(a.text, b.text) })
 }
 
-func (p pattern) String() string {
-	var b strings.Builder
-	for _, w := range p {
-		b.WriteString(cmp.Or(w, "*"))
+// endsOf returns the ends of a generated token that are not generated: those that it has in
+// common with one that the other run alone has, as far as possible.
+func endsOf(pieces []string, theirs, mine map[string][]string) (head, tail string) {
+	most := 0
+	for _, text := range slices.Sorted(maps.Keys(theirs)) {
+		others := theirs[text]
+		if _, known := mine[text]; known {
+			continue
+		}
+		i, j, n := 0, 0, min(len(pieces), len(others))-1
+		for i < n && pieces[i] == others[i] {
+			i++
+		}
+		for i+j < n && pieces[len(pieces)-1-j] == others[len(others)-1-j] {
+			j++
+		}
+		if i+j > most {
+			most, head, tail = i+j, strings.Join(pieces[:i], ""), strings.Join(pieces[len(pieces)-j:], "")
+		}
 	}
-	return b.String()
-}
-
-func (p pattern) matches(words []string) bool {
-	return slices.EqualFunc(p, words, func(want, got string) bool { return want == "" || want == got })
+	return head, tail
 }
 
 // placeName returns the name of the places of what a call or event is called.
 func (x *explorer) placeName(what string) string {
-	if len(x.patterns) == 0 {
-		return what
-	}
-	words := word.FindAllString(what, -1)
 	for _, p := range x.patterns {
-		if p.matches(words) {
-			return p.String()
+		if p.MatchString(what) {
+			return p.text
 		}
 	}
 	return what

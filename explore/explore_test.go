@@ -171,7 +171,7 @@ func generating(c client) func(context.Context) error {
 		}
 		for name := range c.desired {
 			if i := slices.IndexFunc(have, func(h string) bool { return strings.HasPrefix(h, name+"-") }); i < 0 {
-				id := fmt.Sprintf("%s-%x", name, rand.Uint64()|1<<63)
+				id := fmt.Sprintf("%s-%x%s%x", name, rand.Uint64(), []string{"-", "_", ""}[rand.IntN(3)], rand.Uint64())
 				if err := c.Do(ctx, "create "+id, func() error { c.things[id] = "1"; return nil }); err != nil {
 					return err
 				}

@@ -5,6 +5,7 @@ package explore
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 )
@@ -119,10 +120,24 @@ func (p *play) countStepLocked() {
 	}
 	switch {
 	case p.atOnce > max(atOnceMax, callsMax*p.most):
-		p.failLocked("it does not come to rest: there are more than %d runs and calls at one instant", max(atOnceMax, callsMax*p.most))
+		p.failNowLocked("it does not come to rest: there are more than %d runs and calls at one instant%s", max(atOnceMax, callsMax*p.most), p.commonestLocked())
 	case p.settling && p.outcome.idle > max(atOnceMax, int(idleMax*p.within.Hours())):
-		p.failLocked("it does not stay at rest: there are %d runs and calls in %v in which nothing changes", p.outcome.idle, p.now()-p.restAt)
+		p.failNowLocked("it does not stay at rest: there are %d runs and calls in %v in which nothing changes%s", p.outcome.idle, p.now()-p.restAt, p.commonestLocked())
 	}
+}
+
+// commonestLocked names the call or event that has come most often, if there is one.
+func (p *play) commonestLocked() string {
+	most := &placeCount{}
+	for _, name := range slices.Sorted(maps.Keys(p.counts)) {
+		if s := p.counts[name]; s.nth > most.nth {
+			most = s
+		}
+	}
+	if most.nth == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %q has come %d times", most.name, most.nth)
 }
 
 // awaitRest waits until nothing has changed for long enough. It checks often at first,

@@ -378,6 +378,15 @@ func TestNothingIsPlayed(t *testing.T) {
 				return c.put(ctx, "b", "")
 			}
 		}, "the controller makes no call after Steps has changed the world"},
+		"a loop without a pause": {func(proc *Process, c client) func(context.Context) error {
+			return func(ctx context.Context) error {
+				_ = c.put(ctx, "a", "1")
+				for ctx.Err() == nil {
+					_ = c.Do(ctx, "hot", func() error { return errBoom })
+				}
+				return nil
+			}
+		}, `at one instant; "call hot" has come `},
 		"a panic that is recovered": {func(proc *Process, c client) func(context.Context) error {
 			return func(ctx context.Context) error {
 				defer func() { _ = recover() }()
@@ -392,6 +401,25 @@ func TestNothingIsPlayed(t *testing.T) {
 		r := search(t, s)
 		if r.Found == nil || len(r.Found.Plan) > 0 || !strings.Contains(r.Found.Failure, c.want) {
 			t.Errorf("%s: exploring finds %v, want %q", name, r.Found, c.want)
+		}
+	}
+	for _, what := range []string{"Start panicked: boom", "Final: boom"} {
+		s, played := plain(), 0
+		start := s.Start
+		s.Start = func(proc *Process, w *shelf) {
+			if played++; played == 2 && what == "Start panicked: boom" {
+				panic("boom")
+			}
+			start(proc, w)
+		}
+		s.Final = func(*shelf) error {
+			if played == 2 {
+				return errBoom
+			}
+			return nil
+		}
+		if r := search(t, s); r.Found == nil || !strings.HasPrefix(r.Found.Failure, "the scenario without faults passes, and fails when it is played again:\n"+what) {
+			t.Errorf("exploring finds %v, want the failure of the second play: %s", r.Found, what)
 		}
 	}
 	s := plain()

@@ -775,6 +775,18 @@ func TestLogFatal(t *testing.T) {
 		t.Errorf("this happened:\n%swant in it:\n%sand no failure, got %q", indent(journal), indent(want), failure)
 	}
 	s.Start = func(proc *Process, w *shelf) {
+		loop(proc, 10*time.Minute, func(ctx context.Context) error {
+			if err := (client{proc, w}).asDesired(ctx); err != nil && ctx.Err() == nil {
+				Exit(3) // as a hook of logrus, zap or klog
+			}
+			return nil
+		})
+	}
+	journal, failure = played(t, s, "call put a #1: fails")
+	if i := slices.Index(journal, "0s the process ends by Exit(3)"); failure != "" || i < 0 || journal[i+1] != "1s start" {
+		t.Errorf("this happened:\n%swant an Exit(3) and a start in it, and no failure, got %q", indent(journal), failure)
+	}
+	s.Start = func(proc *Process, w *shelf) {
 		proc.Go(func(context.Context) error {
 			for i := range 3 {
 				time.Sleep(time.Second)

@@ -76,6 +76,21 @@ func TransportOr(c Caller, h http.Handler, own map[Fault]http.Handler) http.Roun
 	return t
 }
 
+// Named returns h with a name for each request, besides its method and path: for a service
+// whose requests all are "POST /", such as GraphQL or JSON-RPC. The call is then named as
+// "POST / createUser". If name returns "", nothing is added. It may read the body.
+func Named(h http.Handler, name func(r *http.Request) string) http.Handler {
+	if h == nil || name == nil {
+		panic("explore: Named needs a handler and a function, got nil")
+	}
+	return &named{h, name}
+}
+
+type named struct {
+	http.Handler
+	name func(r *http.Request) string
+}
+
 type transport struct {
 	caller  Caller // nil without faults
 	handler http.Handler
@@ -120,6 +135,11 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	x.op = method + " " + r.URL.Path
 	if r.URL.RawQuery != "" {
 		x.op += "?" + readable(r.URL.RawQuery)
+	}
+	if n, ok := t.handler.(*named); ok {
+		in := r.Clone(r.Context())
+		in.Body = io.NopCloser(bytes.NewReader(x.body))
+		x.op = strings.TrimSpace(x.op + " " + n.name(in))
 	}
 	ctx := context.WithValue(r.Context(), exchangeKey{}, x)
 	serve := func() (any, error) { return x.serve(t.handler) }

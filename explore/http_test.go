@@ -372,6 +372,20 @@ func TestTransportOfOtherRequests(t *testing.T) {
 }
 
 func TestNameOfAQuery(t *testing.T) {
+	s := plain()
+	s.Start = func(proc *Process, w *shelf) {
+		web := &http.Client{Transport: Transport(proc, Named(w, func(r *http.Request) string {
+			body, _ := io.ReadAll(r.Body)
+			return string(body)
+		}))}
+		loop(proc, time.Hour, func(ctx context.Context) error {
+			_, err := ask(ctx, web, http.MethodPut, "a", w.desired["a"])
+			return err
+		})
+	}
+	if journal, _ := played(t, s); !slices.Contains(journal, "0s call PUT /things/a 1") || !slices.Contains(journal, "0s call PUT /things/a") {
+		t.Errorf("this happened:\n%swant calls named by their body", indent(journal))
+	}
 	for query, want := range map[string]string{
 		"selector=app%3Dweb&limit=5": "selector=app=web&limit=5",
 		"name=a%26limit=5":           "name=a%26limit=5", // not that of a and a limit

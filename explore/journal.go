@@ -10,6 +10,7 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"os"
 	"regexp"
 	"runtime"
 	"slices"
@@ -201,6 +202,18 @@ func fatalCaller() string {
 			return ""
 		}
 	}
+}
+
+// Exit takes the place of [os.Exit] in a library that ends the process by a hook, such as
+// klog.OsExit or the ExitFunc of logrus. In a plan it ends the calling goroutine and the
+// process of the plan, as log.Fatal does. Elsewhere it is os.Exit. It never returns.
+func Exit(code int) {
+	p := loggingPlay()
+	if p == nil {
+		os.Exit(code)
+	}
+	p.exit(fmt.Sprintf("Exit(%d)", code))
+	runtime.Goexit()
 }
 
 // exit ends the process that called log.Fatal, as a supervisor sees it. If that has died,

@@ -92,7 +92,12 @@ type injection struct {
 	fault Fault
 }
 
-func (i injection) String() string { return fmt.Sprintf("%s #%d: %s", i.what, i.nth, i.fault) }
+func (i injection) String() string {
+	if i.nth == 0 {
+		return fmt.Sprintf("%s: %s", i.what, i.fault)
+	}
+	return fmt.Sprintf("%s #%d: %s", i.what, i.nth, i.fault)
+}
 
 // An outage is a time in which calls fail.
 type outage struct {

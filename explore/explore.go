@@ -185,8 +185,16 @@ type Scenario[W any] struct {
 
 	// Known lists plans, as a failure prints them, whose failures are known. Each of them
 	// must still fail, otherwise the test does. Exploring goes on past plans that fail by
-	// the faults of one of them.
+	// the faults of one of them. A fault may be a line of All, without the number of its
+	// call: it stands for each such call, whatever the process and the digits in its name,
+	// and one plan that is played must fail by it.
 	Known [][]string
+
+	// All goes on after a plan that fails, up to ten findings. Two plans are one finding if
+	// they have the same faults at the same calls, apart from numbers and the process, and
+	// the first lines of their failures are the same, apart from numbers. The report begins
+	// with a line for each.
+	All bool
 }
 
 // Run plays a scenario without faults, then with each single fault at each call and
@@ -250,7 +258,7 @@ func Run[W any](t *testing.T, s Scenario[W]) {
 		t.Fatal(err)
 	}
 	if r.Found != nil {
-		t.Error(r.Found)
+		t.Error(r.Stories())
 	}
 	t.Log(r)
 }
@@ -282,6 +290,8 @@ type explorer struct {
 	seed      uint64
 	replay    plan
 	known     []plan
+	lines     map[int]bool // of known, those without numbers by which a plan has failed
+	all       bool
 	workers   int
 	hang      time.Duration
 	enough    int // single faults that are tried whatever the limits say
@@ -298,13 +308,14 @@ type explorer struct {
 }
 
 const (
-	plansMax   = 2_000   // plans, if there are no limits
-	secondMax  = 1_000   // second faults that are tried with a first one
-	secondsMax = 100_000 // that are remembered
-	singlesMax = 1_000   // single faults that are tried whatever the limits say
-	hangMax    = 20 * time.Second
-	hangLooks  = 10 // in that time
-	listedMax  = 5  // the report names so many
+	plansMax    = 2_000   // plans, if there are no limits
+	secondMax   = 1_000   // second faults that are tried with a first one
+	secondsMax  = 100_000 // that are remembered
+	singlesMax  = 1_000   // single faults that are tried whatever the limits say
+	hangMax     = 20 * time.Second
+	hangLooks   = 10 // in that time
+	listedMax   = 5  // the report names so many
+	findingsMax = 10 // of Scenario.All
 )
 
 // A single is a plan of one fault that passed, and where a second one can be.
@@ -313,8 +324,11 @@ type single struct {
 	next  []injection
 }
 
-// injected is the text of an injection.
-var injected = regexp.MustCompile(`(?s)^((call|event) .*) #(\d{1,9}): (.+)$`)
+// injected is the text of an injection, and anyTime that without the number of its call.
+var (
+	injected = regexp.MustCompile(`(?s)^((call|event) .*) #(\d{1,9}): (.+)$`)
+	anyTime  = regexp.MustCompile(`(?s)^((call|event) .*)(): (.+)$`)
+)
 
 func newExplorer[W any](t *testing.T, s Scenario[W]) (*explorer, error) {
 	wrong := ""
@@ -360,17 +374,21 @@ func newExplorer[W any](t *testing.T, s Scenario[W]) (*explorer, error) {
 		t: t, without: slices.Clone(s.Without), own: append([]Fault{Unreachable, BodyCut}, s.CustomFaults...), steady: s.Stable, plans: s.Plans, budget: s.Budget, seed: s.Seed,
 		workers: cmp.Or(s.Parallel, runtime.GOMAXPROCS(0)), hang: hangMax, enough: singlesMax, within: cmp.Or(s.Within, time.Hour), begun: time.Now(),
 	}
+	x.all, x.lines = s.All, map[int]bool{}
 	x.forever = slices.Contains(s.With, NoAnswer)
 	parse := func(field string, texts []string) plan {
 		p := plan{}
 		for _, text := range texts {
 			m := injected.FindStringSubmatch(text)
+			if m == nil && field == "Known" {
+				m = anyTime.FindStringSubmatch(text)
+			}
 			if m == nil || !slices.Contains(known, Fault(m[4])) ||
 				!slices.Contains(s.CustomFaults, Fault(m[4])) && (m[2] == "event") != slices.Contains(faultsOf[onEvent], Fault(m[4])) {
 				wrong = fmt.Sprintf(`%s has %q, want a fault as a failure prints it, such as "call create a #1: fails"`, field, text)
 				break
 			}
-			nth, _ := strconv.Atoi(m[3])
+			nth, _ := strconv.Atoi(m[3]) // 0 is any
 			p = append(p, injection{place{m[1], nth}, Fault(m[4])})
 		}
 		return p
@@ -453,6 +471,12 @@ func (x *explorer) explore() *Report {
 	watchSignals()
 	defer divert(x)()
 	x.report.Found = x.find()
+	x.report.all = x.report.Found == nil
+	if x.report.Found != nil && len(x.report.Findings) == 0 {
+		x.report.Findings = []*Finding{x.report.Found}
+	} else if len(x.report.Findings) > 0 {
+		x.report.Found = x.report.Findings[0]
+	}
 	x.report.Took = time.Since(x.begun)
 	return &x.report
 }
@@ -512,7 +536,16 @@ func (x *explorer) findFirst() *Finding {
 	if f := x.playSingles(singles); f != nil || x.stopped() {
 		return f
 	}
-	return x.playMore()
+	if f := x.playMore(); f != nil || x.budget != 0 {
+		return f
+	}
+	for i, p := range x.known {
+		if p.general() && !x.lines[i] {
+			clean.failure = "no plan fails by this line of Known any more: take it out of the list"
+			return x.finding(p, clean)
+		}
+	}
+	return nil
 }
 
 // stopped reports whether exploring begins again, because of a mutex.
@@ -521,7 +554,7 @@ func (x *explorer) stopped() bool { return x.report.Held != "" && !x.immediate }
 // playKnown plays the plans of Known, each of which must fail.
 func (x *explorer) playKnown() *Finding {
 	for _, p := range x.known {
-		if x.immediate && slices.ContainsFunc(p, func(i injection) bool { return i.fault.takesTime() }) {
+		if p.general() || x.immediate && slices.ContainsFunc(p, func(i injection) bool { return i.fault.takesTime() }) {
 			continue // no call takes time now
 		}
 		o := x.perform(x.report.Plans+1, p.decide)
@@ -537,11 +570,56 @@ func (x *explorer) playKnown() *Finding {
 	return nil
 }
 
-// isKnown reports whether the faults of a plan are those of a known one, and others.
-func (x *explorer) isKnown(happened plan) bool {
-	return slices.ContainsFunc(x.known, func(known plan) bool {
-		return !slices.ContainsFunc(known, func(i injection) bool { return !slices.Contains(happened, i) })
+// isKnown reports whether the faults of a plan that fails are those of a plan of Known, or of
+// a finding that fails like this, and others.
+func (x *explorer) isKnown(happened plan, failure string) bool {
+	for i, known := range x.known {
+		if happened.has(known) {
+			x.lines[i] = true
+			return true
+		}
+	}
+	return slices.ContainsFunc(x.report.Findings, func(f *Finding) bool {
+		return firstLine(f.Failure) == firstLine(failure) && happened.has(f.faults.generalized())
 	})
+}
+
+// has reports whether p has each fault of known.
+func (p plan) has(known plan) bool {
+	rest := slices.Clone(p)
+	for _, i := range known {
+		at := slices.IndexFunc(rest, func(is injection) bool { return is == i || i.nth == 0 && is.generalized() == i.generalized() })
+		if at < 0 {
+			return false
+		}
+		rest = slices.Delete(rest, at, at+1)
+	}
+	return true
+}
+
+// general reports whether a plan has a fault without the number of its call.
+func (p plan) general() bool {
+	return slices.ContainsFunc(p, func(i injection) bool { return i.nth == 0 })
+}
+
+func (p plan) generalized() plan {
+	all := make(plan, len(p))
+	for j, i := range p {
+		all[j] = i.generalized()
+	}
+	return all
+}
+
+// generalized returns the fault at each such call, whatever the process.
+func (i injection) generalized() injection {
+	what := digits.ReplaceAllString(besides.ReplaceAllString(i.what, ""), "*")
+	return injection{place{what, 0}, i.fault}
+}
+
+// firstLine returns the first line of a failure, without numbers.
+func firstLine(failure string) string {
+	line, _, _ := strings.Cut(failure, "\n")
+	return digits.ReplaceAllString(line, "*")
 }
 
 // withoutFaults plays the plan without faults, twice: what differs then would be taken
@@ -621,7 +699,10 @@ func (x *explorer) draw(all []injection) {
 	slices.SortStableFunc(all, func(a, b injection) int { return cmp.Compare(rank[a], rank[b]) })
 }
 
-var digits = regexp.MustCompile(`\d+`)
+var (
+	digits  = regexp.MustCompile(`\d+`)
+	besides = regexp.MustCompile(` \(beside \d+\)$`)
+)
 
 // playSingles plays each of them alone.
 func (x *explorer) playSingles(singles []injection) *Finding {
@@ -725,8 +806,8 @@ func (x *explorer) batch(next func(i int) *trial, passed func(i int, o *outcome)
 			taken++
 			mu.Unlock()
 			o := x.performWith(&play{explorer: x, number: x.report.Plans + 1 + i, trial: *one, clean: x.clean})
-			o.known = o.failure != "" && x.isKnown(o.happened)
 			mu.Lock()
+			o.known = o.failure != "" && x.isKnown(o.happened, o.failure)
 			if x.stops(o) {
 				mu.Unlock()
 				return
@@ -754,13 +835,21 @@ func (x *explorer) batch(next func(i int) *trial, passed func(i int, o *outcome)
 		work.Wait()
 		for _, i := range slices.Sorted(maps.Keys(failed)) {
 			x.report.Plans = begin + i + 1
-			f := x.reduce(failed[i].happened, failed[i])
-			if !x.isKnown(f.faults) {
-				return f, i + 1
+			o := failed[i]
+			if o.known = x.isKnown(o.happened, o.failure); !o.known { // by a finding of these
+				f := x.reduce(o.happened, o)
+				if o.known = x.isKnown(f.faults, f.Failure); !o.known { // in other places, until it was reduced
+					x.report.Findings = append(x.report.Findings, f)
+					if !x.all || len(x.report.Findings) == findingsMax {
+						return f, i + 1
+					}
+				}
 			}
-			x.report.Known++ // in other places than those of Known, until it was reduced
-			if failed[i].known = true; passed != nil {
-				passed(i, failed[i])
+			if o.known {
+				x.report.Known++
+			}
+			if o.known = true; passed != nil {
+				passed(i, o)
 			}
 		}
 		x.report.Plans = begin
@@ -1061,7 +1150,6 @@ func (x *explorer) better(state string) bool {
 }
 
 func (x *explorer) finding(p plan, o *outcome) *Finding {
-	x.report.journal = o.journal
 	return &Finding{
 		faults: p, Plan: p.strings(), Failure: o.failure, Journal: lines(o.journal), Number: x.report.Plans, Hung: o.hung,
 		rest: o.rest,

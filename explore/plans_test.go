@@ -503,6 +503,8 @@ func TestKnown(t *testing.T) {
 		{[][]string{{"call put a #1: fails"}}, "call put b #1: fails"},
 		{[][]string{{"call put a #1: fails"}, {"call put b #1: fails"}}, ""},
 		{[][]string{{"call put a #2: fails"}}, "call put a #2: fails"},
+		{[][]string{{"call put a: fails"}, {"call put b: fails"}}, ""},
+		{[][]string{{"call put a: fails"}, {"call put b: fails"}, {"call put c: fails"}}, "call put c: fails"},
 	} {
 		s.Known = c.known
 		found := ""
@@ -516,5 +518,19 @@ func TestKnown(t *testing.T) {
 		if c.found == "" && (r.Known < 2 || !strings.Contains(r.String(), "plans failed by the faults of Scenario.Known")) {
 			t.Errorf("the report is %s, want the known plans", r)
 		}
+	}
+	// All lists both, and one of the other kind, once each.
+	s.Known, s.All, s.Without = nil, true, only(Fails, DiesAfter)
+	work := s.Start
+	s.Start = func(proc *Process, w *shelf) {
+		if work(proc, w); w.things["b"] != "" {
+			proc.Go(func(ctx context.Context) error { sleep(ctx, time.Second); return client{proc, w}.put(ctx, "late", "1") })
+		}
+	}
+	r := search(t, s)
+	want := "3 findings; Scenario.Known takes what is in braces:\n\t{\"call put a: fails\"}: the world is not what it is without faults:\n" +
+		"\t{\"call put b: fails\"}: the world is not what it is without faults:\n\t{\"call put b: dies after\"}: the world is not what it is without faults:\n"
+	if got := r.Stories(); !strings.HasPrefix(got, want) || strings.Count(got, "and then:") != 3 || r.Found != r.Findings[0] || r.Plans < 50 {
+		t.Errorf("the stories are %s\nwant three, and first\n%s; in %s", got, want, r)
 	}
 }

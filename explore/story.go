@@ -14,7 +14,8 @@ import (
 
 // A Report is the result of [Search].
 type Report struct {
-	Found *Finding // nil if no plan fails
+	Found    *Finding   // nil if no plan fails
+	Findings []*Finding // Found, and with Scenario.All those after it
 
 	Plans     int      // played, up to the plan that fails, without those that make it smaller
 	Singles   int      // plans of one fault among them
@@ -23,7 +24,7 @@ type Report struct {
 	LeftOut   int      // single faults that were not tried
 	NeverCame []string // single faults whose call or event did not occur when they were tried
 	Held      string   // a call over which the controller holds a mutex; see Run
-	Known     int      // plans that failed by the faults of Scenario.Known
+	Known     int      // plans that failed by the faults of Scenario.Known, or like a finding before them
 	PairsLeft int      // pairs of faults that were not tried
 
 	NeverStale []string // reads that were never stale, because they had no other answer before
@@ -34,7 +35,8 @@ type Report struct {
 	Took   time.Duration
 
 	journal []entry
-	locked  int // plans that were given up after a log.Fatal
+	all     bool // no finding ended it
+	locked  int  // plans that were given up after a log.Fatal
 	slowest recovery
 }
 
@@ -48,7 +50,36 @@ type recovery struct {
 
 // Journal returns the journal of the plan that fails; if there is none, that of Replay, or
 // of the plan without faults.
-func (r *Report) Journal() []string { return lines(r.journal) }
+func (r *Report) Journal() []string {
+	if r.Found != nil {
+		return r.Found.Journal
+	}
+	return lines(r.journal)
+}
+
+// Stories tells the stories of all findings, after a line for each if there are several.
+func (r *Report) Stories() string {
+	var b strings.Builder
+	if len(r.Findings) > 1 {
+		fmt.Fprintf(&b, "%d findings; Scenario.Known takes what is in braces:\n", len(r.Findings))
+		for _, f := range r.Findings {
+			fmt.Fprintf(&b, "\t{%s}: %s\n", quoted(f.faults.generalized().strings()), firstLine(f.Failure))
+		}
+	}
+	for _, f := range r.Findings {
+		fmt.Fprintf(&b, "%s\n", f)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// quoted returns texts as a program has them in a list.
+func quoted(texts []string) string {
+	all := make([]string, len(texts))
+	for i, text := range texts {
+		all[i] = strconv.Quote(text)
+	}
+	return strings.Join(all, ", ")
+}
 
 // stateMax is the number of lines of a state in a report.
 const stateMax = 10
@@ -58,7 +89,7 @@ func (r *Report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d plans in %v, %.0f a second: %d of one fault, %d of two, %d of more",
 		r.Plans, r.Took.Round(time.Millisecond), float64(r.Plans)/r.Took.Seconds(), r.Singles, r.Pairs, r.Many)
-	if r.Found != nil || r.Singles+r.LeftOut == 0 {
+	if !r.all || r.Singles+r.LeftOut == 0 {
 		return b.String()
 	}
 	fmt.Fprintf(&b, "\nfaults at %d calls and %d events; ", r.Calls, r.Events)
@@ -77,7 +108,7 @@ func (r *Report) String() string {
 		fmt.Fprintf(&b, "\nNOT TRIED: %d of %d pairs of faults, and most plans of more", r.PairsLeft, r.Pairs+r.PairsLeft)
 	}
 	if r.Known > 0 {
-		fmt.Fprintf(&b, "\n%d plans failed by the faults of Scenario.Known", r.Known)
+		fmt.Fprintf(&b, "\n%d plans failed by the faults of Scenario.Known, or like a finding before them", r.Known)
 	}
 	for _, left := range []struct {
 		why string
@@ -127,7 +158,6 @@ type Finding struct {
 // String tells the story.
 func (f *Finding) String() string {
 	var b strings.Builder
-	replay := make([]string, len(f.Plan))
 	switch len(f.Plan) {
 	case 0:
 		b.WriteString("it fails without any fault\n")
@@ -136,9 +166,8 @@ func (f *Finding) String() string {
 	default:
 		fmt.Fprintf(&b, "it fails with %d faults, but not if one of them is left out, found in plan %d:\n", len(f.Plan), f.Number)
 	}
-	for i, one := range f.Plan {
+	for _, one := range f.Plan {
 		fmt.Fprintf(&b, "\t%s\n", one)
-		replay[i] = strconv.Quote(one)
 	}
 	if f.Differs != "" {
 		fmt.Fprintf(&b, "but not when it was played again: something is left to chance; %s\n", f.Differs)
@@ -151,9 +180,9 @@ func (f *Finding) String() string {
 	switch {
 	case len(f.Plan) == 0:
 	case f.Differs != "":
-		fmt.Fprintf(&b, "Replay may play another one, with\n\tReplay: []string{%s},\n", strings.Join(replay, ", "))
+		fmt.Fprintf(&b, "Replay may play another one, with\n\tReplay: []string{%s},\n", quoted(f.Plan))
 	default:
-		fmt.Fprintf(&b, "to play this plan alone, set\n\tReplay: []string{%s},\n", strings.Join(replay, ", "))
+		fmt.Fprintf(&b, "to play this plan alone, set\n\tReplay: []string{%s},\n", quoted(f.Plan))
 	}
 	return b.String()
 }

@@ -350,16 +350,23 @@ func (env *Env[T]) Call(op string) error {
 // makes a call itself. So a world needs no lock there. In a test with Run it needs a lock
 // if there are several workers.
 func (env *Env[T]) Do(ctx context.Context, op string, effect func() error) error {
+	return env.DoOr(ctx, op, effect, nil)
+}
+
+// DoOr is [Env.Do] with custom faults by name, which a plan of Explore injects. The function
+// of an injected fault runs in place of effect, and the call returns its error: for example
+// a refusal, because a quota is full. See Scenario.CustomFaults.
+func (env *Env[T]) DoOr(ctx context.Context, op string, effect func() error, own map[explore.Fault]func() error) error {
 	if ctx == nil || effect == nil {
 		panic(fmt.Sprintf("reconciletest: Do(%q) needs a context and an effect, got nil", op))
 	}
 	if env.plan != nil {
-		return env.plan.Do(ctx, op, func() error {
+		return env.plan.DoOr(ctx, op, func() error {
 			if err := env.planned(op); err != nil {
 				return err
 			}
 			return effect()
-		})
+		}, own)
 	}
 	return env.direct(ctx, op, effect)
 }
@@ -367,16 +374,22 @@ func (env *Env[T]) Do(ctx context.Context, op string, effect func() error) error
 // ReadAny is [Read] for values of any type. With it an Env is an [explore.Caller], for
 // [explore.Transport].
 func (env *Env[T]) ReadAny(ctx context.Context, op string, read func() (any, error)) (any, error) {
+	return env.ReadAnyOr(ctx, op, read, nil)
+}
+
+// ReadAnyOr is [Env.ReadAny] with custom faults by name, which a plan of Explore injects. The
+// function of an injected fault runs in place of read. See Scenario.CustomFaults.
+func (env *Env[T]) ReadAnyOr(ctx context.Context, op string, read func() (any, error), own map[explore.Fault]func() (any, error)) (any, error) {
 	if ctx == nil || read == nil {
 		panic(fmt.Sprintf("reconciletest: ReadAny(%q) needs a context and a function, got nil", op))
 	}
 	if env.plan != nil {
-		return env.plan.ReadAny(ctx, op, func() (any, error) {
+		return env.plan.ReadAnyOr(ctx, op, func() (any, error) {
 			if err := env.planned(op); err != nil {
 				return nil, err
 			}
 			return read()
-		})
+		}, own)
 	}
 	var found any
 	err := env.direct(ctx, op, func() (err error) { found, err = read(); return err })

@@ -23,6 +23,10 @@ import (
 type Scenario[T comparable, W any] struct {
 	World func() W
 
+	// CustomFaults lists the faults that [Env.DoOr], [Env.ReadAnyOr] and
+	// [explore.TransportOr] implement.
+	CustomFaults []explore.Fault
+
 	// Start starts the controller with [Env.Start] and [Env.Go], and returns. It is
 	// called for each process, in a goroutine of that process: at the beginning, and one
 	// second after each death. A new process knows nothing of the process before, and has
@@ -38,6 +42,7 @@ type Scenario[T comparable, W any] struct {
 	Without   []explore.Fault
 	With      []explore.Fault
 	Stable    bool
+	All       bool
 	Within    time.Duration
 	Plans     int
 	Budget    time.Duration
@@ -89,7 +94,7 @@ func Explore[T comparable, W any](t *testing.T, s Scenario[T, W]) {
 func (s Scenario[T, W]) Untyped() explore.Scenario[W] {
 	untyped := explore.Scenario[W]{
 		World: s.World, State: s.State, Invariant: s.Invariant, Final: s.Final, Close: s.Close,
-		Without: s.Without, With: s.With, Stable: s.Stable, Within: s.Within,
+		CustomFaults: s.CustomFaults, Without: s.Without, With: s.With, Stable: s.Stable, All: s.All, Within: s.Within,
 		Plans: s.Plans, Budget: s.Budget, Parallel: s.Parallel, Seed: s.Seed, Replay: s.Replay, Known: s.Known,
 		Start: typedStart(s.Start),
 	}

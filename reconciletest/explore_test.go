@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -113,6 +115,32 @@ func TestFaults(t *testing.T) {
 		}
 		if failed := o.failure != ""; failed != (test.fault == "event a #1: lost") {
 			t.Errorf("%q: the plan fails with %q", test.fault, o.failure)
+		}
+	}
+}
+
+// Each of two custom faults, of a call and of a request, is found where it is taken for final.
+func TestCustomFaults(t *testing.T) {
+	full := errors.New("the quota is full")
+	for _, fault := range []explore.Fault{"full", "429"} {
+		s := plainWith(func(c client) work {
+			refuse := http.HandlerFunc(func(out http.ResponseWriter, _ *http.Request) { out.WriteHeader(http.StatusTooManyRequests) })
+			web := &http.Client{Transport: explore.TransportOr(c.Env, http.NotFoundHandler(), map[explore.Fault]http.Handler{"429": refuse})}
+			return func(ctx context.Context, a string) error {
+				r, _ := http.NewRequestWithContext(ctx, http.MethodPost, "http://quota/", nil)
+				if resp, err := web.Do(r); err != nil || resp.StatusCode == http.StatusTooManyRequests {
+					return err
+				}
+				err := c.DoOr(ctx, "put disk "+a, func() error { c.shop.things["disk "+a] = "1"; return nil }, map[explore.Fault]func() error{"full": func() error { return full }})
+				if errors.Is(err, full) {
+					return nil
+				}
+				return err
+			}
+		})
+		s.CustomFaults, s.Without = []explore.Fault{fault}, explore.Faults()
+		if r := search(t, s); r.Found == nil || len(r.Found.Plan) != 1 || !strings.HasSuffix(r.Found.Plan[0], ": "+string(fault)) {
+			t.Errorf("exploring finds %v, want %s alone", r.Found, fault)
 		}
 	}
 }
@@ -711,9 +739,11 @@ func busy() Scenario[string, *shop] {
 			c := client{env, w}
 			env.Start(&reconcile.Reconciler[string]{Reconcile: asDesired(c), Timeout: 5 * time.Second, Workers: 3, Retry: reconcile.DefaultRetry})
 			env.Start(&reconcile.Reconciler[string]{Reconcile: asDesired(c), Timeout: 5 * time.Second, Retry: reconcile.DefaultRetry})
-			env.Go(&reconcile.Poller[string]{Queue: env.Queue, Period: 10 * time.Minute, Jitter: 0.5, GetItems: func(ctx context.Context) ([]string, error) {
-				return Read(ctx, env, "list", func() ([]string, error) { return w.items(), nil })
-			}})
+			for _, list := range []string{"list", "other list"} {
+				env.Go(&reconcile.Poller[string]{Name: list, Queue: env.Queue, Period: 10 * time.Minute, Jitter: 0.5, GetItems: func(ctx context.Context) ([]string, error) {
+					return Read(ctx, env, list, func() ([]string, error) { return w.items(), nil })
+				}})
+			}
 			env.Go(reconcile.Feed(env.Queue, func(ctx context.Context, q reconcile.Enqueuer[string]) error {
 				q.Enqueue("b")
 				<-ctx.Done()
@@ -735,7 +765,8 @@ func busy() Scenario[string, *shop] {
 }
 
 // The same plan gives the same journal on any number of processors, though workers,
-// reconcilers and pollers have no order.
+// reconcilers and pollers have no order, and their delays are drawn. Two pollers of one
+// period drift apart all the same.
 func TestSamePlanSameJournal(t *testing.T) {
 	for _, faults := range [][]string{
 		{},
@@ -755,6 +786,10 @@ func TestSamePlanSameJournal(t *testing.T) {
 			if text != first {
 				t.Fatalf("the plan %q has once the journal\n%s\nand once\n%s", faults, first, text)
 			}
+		}
+		polls := regexp.MustCompile(`(?m)^(\S+) call (other )?list$`).FindAllStringSubmatch(first, -1)
+		if len(faults) == 0 && (len(polls) < 4 || polls[2][1] == polls[3][1]) {
+			t.Errorf("the pollers poll at %q, want the second polls apart", polls)
 		}
 	}
 }

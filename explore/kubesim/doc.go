@@ -9,7 +9,7 @@
 //	func TestWhateverFails(t *testing.T) {
 //		kubesim.Explore(t, kubesim.Scenario{
 //			Kinds: kubesim.CRDs(t, "../../config/crd/bases"),
-//			Start: func(proc *explore.Process, cfg *rest.Config) reconcile.Runner { return newController(cfg) },
+//			Start: func(proc *explore.Process, cfg *rest.Config) kubesim.Runner { return newController(cfg) },
 //			Steps: func(s *kubesim.Environment) {
 //				s.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}})
 //				s.Advance(time.Minute)

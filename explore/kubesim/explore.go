@@ -16,7 +16,6 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
-	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/explore"
 )
 
@@ -38,7 +37,7 @@ type Scenario struct {
 	// returned, as a program that ends is started again: after ten seconds, and then
 	// twice as long each time, five minutes at most. Start may also start parts by
 	// [explore.Process.Go], and return nil. What it returns must end when its context does.
-	Start func(proc *explore.Process, cfg *rest.Config) reconcile.Runner
+	Start func(proc *explore.Process, cfg *rest.Config) Runner
 
 	// Replicas is how many processes there are, each of which dies alone; 0 means one.
 	// More of them need a controller of which one leads.
@@ -61,12 +60,18 @@ type Scenario struct {
 
 	Without, With []explore.Fault // of those of package explore, and Without also of [Faults]
 	Stable        bool
+	All           bool
 	Plans         int
 	Budget        time.Duration
 	Parallel      int
 	Seed          uint64
 	Replay        []string
 	Known         [][]string
+}
+
+// A Runner is a controller, or a part of one: Run returns when ctx has ended.
+type Runner interface {
+	Run(ctx context.Context) error
 }
 
 // Explore plays a scenario without faults, and then with faults at each request and each
@@ -92,7 +97,7 @@ func (s Scenario) explored() explore.Scenario[*Server] {
 			w.Scheme, w.NoWatchList = s.Scheme, s.NoWatchList
 			return w
 		},
-		State: (*Server).State, Invariant: s.Invariant, Final: s.Final, Without: s.Without, With: s.With, CustomFaults: Faults(), Stable: s.Stable,
+		State: (*Server).State, Invariant: s.Invariant, Final: s.Final, Without: s.Without, With: s.With, CustomFaults: Faults(), Stable: s.Stable, All: s.All,
 		Within: cmp.Or(s.Within, 20*time.Minute), Plans: s.Plans, Budget: s.Budget, Parallel: s.Parallel, Seed: s.Seed, Replay: s.Replay, Known: s.Known,
 	}
 	if s.State != nil {
@@ -100,7 +105,7 @@ func (s Scenario) explored() explore.Scenario[*Server] {
 	}
 	if s.Start != nil {
 		x.Start = func(proc *explore.Process, w *Server) {
-			Run(proc, func() reconcile.Runner { return s.Start(proc, w.Config(proc)) })
+			Run(proc, func() Runner { return s.Start(proc, w.Config(proc)) })
 		}
 	}
 	for i := 1; i < s.Replicas; i++ {
@@ -114,7 +119,7 @@ func (s Scenario) explored() explore.Scenario[*Server] {
 
 // Run runs what start returns in a process of a plan, and starts it again when it ends,
 // as [Scenario] has it, unless start returns nil. It returns at once.
-func Run(proc *explore.Process, start func() reconcile.Runner) {
+func Run(proc *explore.Process, start func() Runner) {
 	r := start()
 	if r == nil {
 		return

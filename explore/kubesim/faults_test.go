@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/explore"
 	"github.com/reconkernel/reconcile/explore/kubesim"
 )
@@ -31,7 +30,7 @@ type mirror struct {
 	kept    map[string]string    // by name, the version that needs nothing more
 }
 
-// Run implements [reconcile.Runner].
+// Run implements [kubesim.Runner].
 func (m mirror) Run(ctx context.Context) error {
 	for {
 		_ = m.round(ctx) // and all over again
@@ -135,7 +134,7 @@ func mirrored(m mirror) kubesim.Scenario {
 	b := a.DeepCopy()
 	b.Name = "b"
 	return kubesim.Scenario{
-		Start: func(_ *explore.Process, cfg *rest.Config) reconcile.Runner {
+		Start: func(_ *explore.Process, cfg *rest.Config) kubesim.Runner {
 			return mirror{kubernetes.NewForConfigOrDie(cfg), m.forgets, m.anew, map[string]string{}}
 		},
 		Steps: func(s *kubesim.Environment) {

@@ -57,7 +57,7 @@ func runKeys(ctx context.Context, cfg *rest.Config, retry bool) error {
 
 func keys(retry bool) kubesim.Scenario {
 	return kubesim.Scenario{
-		Start: func(_ *explore.Process, cfg *rest.Config) reconcile.Runner {
+		Start: func(_ *explore.Process, cfg *rest.Config) kubesim.Runner {
 			return reconcile.RunFunc(func(ctx context.Context) error { return runKeys(ctx, cfg, retry) })
 		},
 		Steps: func(s *kubesim.Environment) {

@@ -26,7 +26,7 @@ import (
 // says so, and the test goes on.
 func TestPanicInAnEventHandler(t *testing.T) {
 	r, err := kubesim.Search(t, kubesim.Scenario{
-		Start: func(_ *explore.Process, cfg *rest.Config) reconcile.Runner {
+		Start: func(_ *explore.Process, cfg *rest.Config) kubesim.Runner {
 			informer := informers.NewSharedInformerFactory(kubernetes.NewForConfigOrDie(cfg), time.Hour).Core().V1().ConfigMaps().Informer()
 			informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) { panic("unexpected object") }})
 			return reconcile.RunFunc(func(ctx context.Context) error {

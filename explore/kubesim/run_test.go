@@ -58,7 +58,7 @@ func TestStartReturnsNilLater(t *testing.T) {
 		World: func() *kubesim.Server { return kubesim.NewServer() },
 		Start: func(proc *explore.Process, _ *kubesim.Server) {
 			starts := 0
-			kubesim.Run(proc, func() reconcile.Runner {
+			kubesim.Run(proc, func() kubesim.Runner {
 				if starts++; starts > 1 {
 					return nil
 				}

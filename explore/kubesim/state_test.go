@@ -16,7 +16,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/explore"
 	"github.com/reconkernel/reconcile/explore/kubesim"
 )
@@ -25,7 +24,7 @@ import (
 // process makes one worker, a Secret with a generated name, in place of those that it finds.
 type deriver struct{ client kubernetes.Interface }
 
-// Run implements [reconcile.Runner].
+// Run implements [kubesim.Runner].
 func (d deriver) Run(ctx context.Context) error {
 	for worker := ""; ; {
 		_ = d.round(ctx, &worker) // and all over again
@@ -90,7 +89,7 @@ func (d deriver) round(ctx context.Context, worker *string) error {
 // these are a part of another name, a key or a text.
 func TestDerivedNames(t *testing.T) {
 	r, err := kubesim.Search(t, kubesim.Scenario{
-		Start: func(_ *explore.Process, cfg *rest.Config) reconcile.Runner {
+		Start: func(_ *explore.Process, cfg *rest.Config) kubesim.Runner {
 			return deriver{kubernetes.NewForConfigOrDie(cfg)}
 		},
 		Steps: func(s *kubesim.Environment) {

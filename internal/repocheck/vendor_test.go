@@ -6,6 +6,8 @@
 package repocheck_test
 
 import (
+	"go/parser"
+	"go/token"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -131,5 +133,29 @@ func writeFile(t *testing.T, name, text string) {
 	}
 	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestExploreImports keeps explore a product of its own: neither it, with its tests, nor
+// kubesim and the gallery import another package of this repository. Tests of kubesim may
+// play controllers on the kernel.
+func TestExploreImports(t *testing.T) {
+	inRoot(t)
+	const module = "github.com/reconkernel/reconcile"
+	for _, path := range repoFiles(t, ".go") {
+		dir := filepath.ToSlash(filepath.Dir(path))
+		if dir != "explore" && (!strings.HasPrefix(dir, "explore/") || strings.HasSuffix(path, "_test.go")) {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, i := range file.Imports {
+			name := strings.Trim(i.Path.Value, `"`)
+			if strings.HasPrefix(name, module) && name != module+"/explore" && !strings.HasPrefix(name, module+"/explore/") {
+				t.Errorf("%s imports %s, want only packages of explore", path, name)
+			}
+		}
 	}
 }

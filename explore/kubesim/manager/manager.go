@@ -29,7 +29,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/explore"
 	"github.com/reconkernel/reconcile/explore/kubesim"
 )
@@ -43,13 +42,13 @@ import (
 // same name. The Manager uses [kubesim.Server.Mapper], which makes no requests, instead of
 // options.MapperProvider. If options.GracefulShutdownTimeout is nil, the Manager waits a
 // second for its controllers when it ends.
-func Start(options ctrl.Options, setup func(ctrl.Manager) error) func(*explore.Process, *rest.Config) reconcile.Runner {
+func Start(options ctrl.Options, setup func(ctrl.Manager) error) func(*explore.Process, *rest.Config) kubesim.Runner {
 	log.SetLogger(options.Logger) // otherwise it complains, after 30 seconds
 	yes, second := true, time.Second
 	options.Metrics.BindAddress, options.HealthProbeBindAddress, options.PprofBindAddress = "0", "0", "0"
 	options.Controller.SkipNameValidation = &yes
 	options.GracefulShutdownTimeout = cmp.Or(options.GracefulShutdownTimeout, &second)
-	return func(proc *explore.Process, cfg *rest.Config) reconcile.Runner {
+	return func(proc *explore.Process, cfg *rest.Config) kubesim.Runner {
 		server := kubesim.ServerOf(cfg)
 		if server == nil {
 			panic("manager: Start needs a configuration of kubesim.Server.Config, whose Transport is as it was")
@@ -88,7 +87,7 @@ func (h errorsOnly) WithGroup(name string) slog.Handler { return errorsOnly{h.Ha
 
 type runner struct{ ctrl.Manager }
 
-// Run implements [reconcile.Runner].
+// Run implements [kubesim.Runner].
 func (r runner) Run(ctx context.Context) error {
 	// A Manager whose context ends before its caches have synced goes round without a
 	// pause until they have, which would hold the clock of the bubble. So that comes

@@ -147,15 +147,6 @@ func (p *play) awaitRest() {
 	defer p.mu.Unlock()
 	p.settling, p.dirty, p.faultAt = true, true, max(p.faultAt, p.now())
 	p.untilRestLocked()
-	if p.restarts && p.outcome.failure == "" {
-		p.mu.Unlock()
-		for _, s := range p.slots {
-			p.kill(s.process)
-		}
-		p.mu.Lock()
-		p.faultAt = p.now() + downtime
-		p.untilRestLocked()
-	}
 }
 
 // goOnUntil lets the time pass until then, if it is not over.

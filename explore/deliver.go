@@ -373,7 +373,7 @@ func (p *play) deliverLocked(d delivery) func() {
 	if !d.decided {
 		i = p.decideLocked(d.what, point{kind: onEvent, own: ownOf(p.explorer, d.own)})
 	}
-	if happens := happening(p.explorer, d.own, i.fault); happens != nil {
+	if happens := d.own[i.fault]; happens != nil && slices.Contains(p.own, i.fault) {
 		p.injectLocked(d.what, i, lateness)
 		return happens
 	}
@@ -546,7 +546,7 @@ func (p *play) grantLocked(r *request) func() {
 		left = time.Until(end)
 	}
 	r.injection = p.decideLocked(r.what, point{kind: r.kind, ends: left < p.within, own: ownOf(p.explorer, r.own)})
-	if happens := happening(p.explorer, r.own, r.fault); happens != nil {
+	if happens := r.own[r.fault]; happens != nil && slices.Contains(p.own, r.fault) {
 		r.effect, r.lasts = happens, lateness
 	}
 	switch r.fault {

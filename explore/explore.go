@@ -313,9 +313,9 @@ const (
 	secondsMax  = 100_000 // that are remembered
 	singlesMax  = 1_000   // single faults that are tried whatever the limits say
 	hangMax     = 20 * time.Second
-	hangLooks   = 10 // in that time
-	listedMax   = 5  // the report names so many
-	findingsMax = 10 // of Scenario.All
+	hangLooks   = 100 // in that time
+	listedMax   = 5   // the report names so many
+	findingsMax = 10  // of Scenario.All
 )
 
 // A single is a plan of one fault that passed, and where a second one can be.
@@ -934,14 +934,6 @@ func ownOf[F any](x *explorer, has map[Fault]F) (all []Fault) {
 	return all
 }
 
-// happening returns what happens by a fault of the world's own, or nil.
-func happening[F any](x *explorer, has map[Fault]F, f Fault) (happens F) {
-	if slices.Contains(x.own, f) {
-		happens = has[f]
-	}
-	return happens
-}
-
 // perform plays one plan.
 func (x *explorer) perform(number int, draw func(point) Fault) *outcome {
 	return x.performWith(&play{explorer: x, number: number, trial: trial{draw: draw}, clean: x.clean})
@@ -980,7 +972,6 @@ func (t trial) String() string {
 
 func (x *explorer) performWith(p *play) *outcome {
 	x.setup(p)
-	p.fatal = make(chan struct{}, 1)
 	done := make(chan any, 1)
 	go func() {
 		defer func() { done <- recover() }()
@@ -989,8 +980,6 @@ func (x *explorer) performWith(p *play) *outcome {
 	}()
 	timer := time.NewTicker(x.hang / hangLooks)
 	defer timer.Stop()
-	var looks <-chan time.Time // after a log.Fatal
-	locked := int64(-1)        // the progress at which goroutines waited for a mutex
 	for was, idle := int64(0), 0; ; {
 		select {
 		case r := <-done:
@@ -1004,34 +993,22 @@ func (x *explorer) performWith(p *play) *outcome {
 				p.outcome.failure, p.outcome.differs = p.outcome.restless, false
 			}
 			return &p.outcome
-		case <-p.fatal:
-			if looks == nil {
-				often := time.NewTicker(x.hang / (40 * hangLooks))
-				defer often.Stop()
-				looks = often.C
-			}
-			continue
-		case <-looks:
-			is, o := p.progress.Load(), p.lockedForEver()
-			if o != nil && locked == is {
-				return o
-			}
-			if locked = -1; o != nil {
-				locked = is
-			}
-			continue
 		case <-timer.C:
 		}
 		if is := p.progress.Load(); is != was {
 			was, idle = is, 0
 			continue
 		}
-		idle++
-		if held := p.heldCall(); held != "" && idle > 1 && !x.immediate {
-			return &outcome{held: held, hung: true, failure: "a mutex is held over a call"}
-		}
-		if idle == hangLooks {
+		if idle++; idle == hangLooks {
 			return p.hung(x.hang)
+		}
+		if idle > 1 && p.exited.Load() { // the process may have held a mutex, which no goroutine unlocks
+			if o := p.lockedForEver(); o != nil {
+				return o
+			}
+		}
+		if held := p.heldCall(); held != "" && idle > hangLooks/10 && !x.immediate {
+			return &outcome{held: held, hung: true, failure: "a mutex is held over a call"}
 		}
 	}
 }
@@ -1077,8 +1054,6 @@ func (x *explorer) reduce(p plan, o *outcome) *Finding {
 	if again.failure == "" {
 		f = x.finding(p, o)
 		f.Differs = differs(lines(o.journal), lines(again.journal))
-	} else if again.differs {
-		f.Better = x.better(again.state)
 	}
 	f.Number = number
 	return f
@@ -1095,25 +1070,12 @@ func (x *explorer) smaller(p plan, o *outcome, i int) (plan, *outcome) {
 		k := slices.IndexFunc(o.points, func(at point) bool { return at.place == one.place })
 		since[j] = o.points[k].since
 	}
-	tries := []func(point) Fault{rest.decide}
-	if i < len(rest) {
-		was := rest[i].nth
-		for _, next := range []func(point) bool{
-			func(at point) bool { return at.nth == was },
-			func(at point) bool { return at.since == since[i] },
-		} {
-			tries = append(tries, rest.inOrder(func(j int, at point) bool {
-				switch {
-				case j < i:
-					return at.nth == rest[j].nth
-				case j == i:
-					return next(at)
-				}
-				return at.since == since[j]
-			}))
-		}
+	renumbered := func(from int) func(point) Fault {
+		return rest.inOrder(func(j int, at point) bool {
+			return j < from && at.nth == rest[j].nth || j >= from && at.since == since[j]
+		})
 	}
-	for _, decide := range tries {
+	for _, decide := range []func(point) Fault{rest.decide, renumbered(i + 1), renumbered(i)} {
 		if o := x.perform(0, decide); o.failure != "" && !o.hung && !o.locked {
 			return slices.Clone(o.happened), o // what did not come is not needed
 		}
@@ -1141,12 +1103,6 @@ func (p plan) inOrder(isPlace func(j int, at point) bool) func(point) Fault {
 		j++
 		return p[j-1].fault
 	}
-}
-
-// better reports whether the world without faults becomes this one too, as soon as
-// the processes start once more: then perhaps that is the better end.
-func (x *explorer) better(state string) bool {
-	return x.performWith(&play{explorer: x, restarts: true}).state == state
 }
 
 func (x *explorer) finding(p plan, o *outcome) *Finding {

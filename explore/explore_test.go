@@ -388,43 +388,6 @@ func TestStable(t *testing.T) {
 	}
 }
 
-// A faulty run that ends as the run without faults would after a second start is told.
-func TestPlanWithoutFaultsMayEndWrong(t *testing.T) {
-	s := plain()
-	s.Start = func(proc *Process, w *shelf) { // forgets to look a second time
-		proc.Go(func(ctx context.Context) error {
-			c := client{proc, w}
-			for try := 0; ctx.Err() == nil; try++ {
-				if is, err := c.get(ctx, "a"); err == nil && is == "" && c.put(ctx, "a", "half") == nil {
-					<-ctx.Done()
-				} else if err == nil && c.put(ctx, "a", "whole") == nil {
-					<-ctx.Done()
-				}
-				time.Sleep(time.Second)
-			}
-			return nil
-		})
-	}
-	s.Steps = func(s *Environment, w *shelf) { s.Advance(time.Minute) }
-	r := search(t, s)
-	const hint = "the run without faults the wrong one: then write Final\n"
-	if r.Found == nil || !r.Found.Better || !strings.Contains(r.Found.String(), hint) {
-		t.Errorf("exploring finds %v, want %q in it", r.Found, hint)
-	}
-	worse := of(func(c client) func(context.Context) error {
-		return func(ctx context.Context) error {
-			if c.made++; len(c.things) < len(c.desired) || c.made == 2 {
-				return c.Do(ctx, "add", func() error { c.things[fmt.Sprint(len(c.things))] = ""; return nil })
-			}
-			return nil
-		}
-	})
-	worse.Without = []Fault{Lost}
-	if r := search(t, worse); r.Found != nil && r.Found.Better && len(r.Found.Plan) == 0 {
-		t.Errorf("exploring takes what is worse for better:\n%s", r.Found)
-	}
-}
-
 // A plan loses the faults that it does not need, also if those that stay have other
 // numbers without them.
 func TestShrinkingRenumbers(t *testing.T) {

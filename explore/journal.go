@@ -136,7 +136,8 @@ func divert(x *explorer) (back func()) {
 	defer d.mu.Unlock()
 	if d.explorers = append(d.explorers, x); len(d.explorers) == 1 {
 		d.slog, d.writer, d.flags = slog.Default(), log.Writer(), log.Flags()
-		slog.SetDefault(slog.New(diverted{d.slog.Handler(), nil})) // also sets the output and the flags of log
+		text := slog.NewTextHandler(logSink, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: withoutTime})
+		slog.SetDefault(slog.New(diverted{d.slog.Handler(), text})) // also sets the output and the flags of log
 		log.SetOutput(divertedWriter{d.writer})
 		log.SetFlags(d.flags)
 	}
@@ -238,10 +239,7 @@ func (p *play) exit(by string) {
 	default:
 		p.kill(proc)
 	}
-	select {
-	case p.fatal <- struct{}{}: // it may hold a mutex, which nobody unlocks
-	default:
-	}
+	p.exited.Store(true)
 }
 
 var goroutinePattern = regexp.MustCompile(`(?:^| in )goroutine (\d+)`)
@@ -253,43 +251,36 @@ func goroutines(text []byte) (own, creator string) {
 	return string(all[0][1]), string(all[len(all)-1][1])
 }
 
-// diverted is the handler of the default logger of log/slog. The groups and attributes
-// that a logger was given are kept as functions, since the handler is found only when
-// it logs.
-type diverted struct {
-	other slog.Handler
-	with  []func(slog.Handler) slog.Handler
-}
+// diverted is the handler of the default logger of log/slog: text is that of plans.
+type diverted struct{ other, text slog.Handler }
+
+// logSink writes to the journal of the plan to which the calling goroutine belongs.
+var logSink = sink(func(text string) {
+	if p := loggingPlay(); p != nil {
+		p.noteFromLog(text)
+	}
+})
 
 func (h diverted) Enabled(ctx context.Context, level slog.Level) bool {
 	return level >= slog.LevelInfo || h.other.Enabled(ctx, level)
 }
 
 func (h diverted) Handle(ctx context.Context, r slog.Record) error {
-	p := loggingPlay()
-	if p == nil {
-		if !h.other.Enabled(ctx, r.Level) {
-			return nil
-		}
+	switch {
+	case loggingPlay() != nil:
+		return h.text.Handle(ctx, r)
+	case h.other.Enabled(ctx, r.Level):
 		return h.other.Handle(ctx, r)
 	}
-	handler := slog.Handler(slog.NewTextHandler(sink(p.noteFromLog), &slog.HandlerOptions{
-		Level: slog.LevelDebug, ReplaceAttr: withoutTime,
-	}))
-	for _, with := range h.with {
-		handler = with(handler)
-	}
-	return handler.Handle(ctx, r)
+	return nil
 }
 
 func (h diverted) WithAttrs(attrs []slog.Attr) slog.Handler {
-	with := func(h slog.Handler) slog.Handler { return h.WithAttrs(attrs) }
-	return diverted{with(h.other), append(slices.Clip(h.with), with)}
+	return diverted{h.other.WithAttrs(attrs), h.text.WithAttrs(attrs)}
 }
 
 func (h diverted) WithGroup(name string) slog.Handler {
-	with := func(h slog.Handler) slog.Handler { return h.WithGroup(name) }
-	return diverted{with(h.other), append(slices.Clip(h.with), with)}
+	return diverted{h.other.WithGroup(name), h.text.WithGroup(name)}
 }
 
 func withoutTime(groups []string, a slog.Attr) slog.Attr {

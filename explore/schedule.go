@@ -91,7 +91,6 @@ type play struct {
 	trial                  // decides about the faults
 	within   time.Duration
 	clean    *outcome      // of the plan without faults; nil if this is that
-	restarts bool          // all processes start once more at the end
 	until    time.Duration // it lasts until then at least
 
 	begun    time.Time
@@ -101,7 +100,7 @@ type play struct {
 	progress atomic.Int64   // of the director
 	effects  chan struct{}  // has room for the effect that runs, in the immediate mode
 	effectOf atomic.Value   // the name of its goroutine
-	fatal    chan struct{}  // not of the bubble: log.Fatal was called
+	exited   atomic.Bool    // a process has ended by log.Fatal or Exit
 	finished bool           // finish has returned
 
 	mu        sync.Mutex          // guards the fields below

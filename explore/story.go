@@ -149,7 +149,6 @@ type Finding struct {
 	Number  int      // of the plan that failed first
 	Differs string   // the result of a second play, if that did not fail
 	Hung    bool     // the plan did not end
-	Better  bool     // a restart of the processes brings the world without faults to this state too
 
 	faults plan // as Plan has them
 	rest   int  // of the journal, the lines before that have a change
@@ -173,10 +172,6 @@ func (f *Finding) String() string {
 		fmt.Fprintf(&b, "but not when it was played again: something is left to chance; %s\n", f.Differs)
 	}
 	fmt.Fprintf(&b, "this happened:\n%sand then:\n%s", indent(f.excerpt()), indent(strings.Split(f.Failure, "\n")))
-	if f.Better {
-		b.WriteString("the world without faults becomes this one too when the controller starts once more;\n" +
-			"so this may be the right end, and the run without faults the wrong one: then write Final\n")
-	}
 	switch {
 	case len(f.Plan) == 0:
 	case f.Differs != "":

@@ -612,14 +612,13 @@ func (p plan) generalized() plan {
 
 // generalized returns the fault at each such call, whatever the process.
 func (i injection) generalized() injection {
-	what := digits.ReplaceAllString(besides.ReplaceAllString(i.what, ""), "*")
-	return injection{place{what, 0}, i.fault}
+	return injection{place{firstLine(i.what), 0}, i.fault}
 }
 
-// firstLine returns the first line of a failure, without numbers.
-func firstLine(failure string) string {
-	line, _, _ := strings.Cut(failure, "\n")
-	return digits.ReplaceAllString(line, "*")
+// firstLine returns the first line of a text, without numbers and processes.
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return digits.ReplaceAllString(besides.ReplaceAllString(line, ""), "*")
 }
 
 // withoutFaults plays the plan without faults, twice: what differs then would be taken
@@ -701,7 +700,7 @@ func (x *explorer) draw(all []injection) {
 
 var (
 	digits  = regexp.MustCompile(`\d+`)
-	besides = regexp.MustCompile(` \(beside \d+\)$`)
+	besides = regexp.MustCompile(` \(beside \d+\)`)
 )
 
 // playSingles plays each of them alone.

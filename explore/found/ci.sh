@@ -8,4 +8,4 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 go vet ./...
-go test -short ./certmagic ./litefs ./virtualkubelet ./leaderelection ./cloudprovider ./routes ./warmpool ./rpc
+go test -short ./certmagic ./litefs ./virtualkubelet ./leaderelection ./routes ./warmpool ./rpc

@@ -189,14 +189,14 @@ var choosing = regexp.MustCompile(`^(Accept.*|Authorization|Cookie|If-.*|Range|.
 // keyOf returns the host and the headers that may choose the reply. A signature differs each
 // time, and chooses none.
 func keyOf(r *http.Request) string {
-	key := r.URL.Host
+	key := []string{r.URL.Host}
 	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
 		if choosing.MatchString(name) {
 			text, _, _ := strings.Cut(strings.Join(r.Header[name], ", "), "Signature=")
-			key += "\n" + name + ": " + text
+			key = append(key, name+": "+text)
 		}
 	}
-	return key
+	return strings.Join(key, "\n")
 }
 
 // lasts reports whether the reply may be given again, to a request of the same key.

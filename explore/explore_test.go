@@ -432,8 +432,12 @@ func TestShrinkingRenumbers(t *testing.T) {
 			t.Errorf("of the plan %q happens %q, want all, and a failure", test.plan, got)
 			continue
 		}
-		if got := strings.Join(x.reduce(o.happened, o).Plan, "; "); got != test.want {
+		f := x.reduce(o.happened, o)
+		if got := strings.Join(f.Plan, "; "); got != test.want {
 			t.Errorf("the plan %q becomes %q, want %q", test.plan, got, test.want)
+		}
+		if many := "it fails with 2 faults, but not if one of them is left out, found in plan 0:"; len(f.Plan) == 2 && !strings.HasPrefix(f.String(), many) {
+			t.Errorf("the story is\n%s\nwant it to begin with %q", f, many)
 		}
 	}
 }

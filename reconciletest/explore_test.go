@@ -63,58 +63,46 @@ func outcomeOf[W any](t *testing.T, s Scenario[string, W], faults ...string) out
 	return o
 }
 
-// What each fault does, and what a good controller does about it.
+// What faults do to the runs of a reconciler, and to the calls, the notes and the queue of
+// its process.
 func TestFaults(t *testing.T) {
-	get := []string{"0s event a", "0s call want a", "0s call get disk a: there is none"}
-	again := []string{"1s call want a", "1s call get disk a: there is none", "1s call put disk a", "1s a succeeded"}
-	found := []string{"1s call want a", "1s call get disk a", "1s a succeeded"}
-	for _, test := range []struct {
-		fault string
-		want  []string
-	}{
-		{"", append(get, "0s call put disk a", "0s a succeeded")},
-		{"call put disk a #1: fails", slices.Concat(get, []string{
-			"0s call put disk a  <== fails", "0s a retrying in 1s: explore: injected fault",
-		}, again)},
-		{"call put disk a #1: answer lost", slices.Concat(get, []string{
-			"0s call put disk a  <== answer lost", "0s a retrying in 1s: explore: injected fault",
-		}, found)},
-		{"call put disk a #1: dies before", slices.Concat(get, []string{"0s call put disk a  <== dies before", "1s start"}, again)},
-		{"call put disk a #1: dies after", slices.Concat(get, []string{"0s call put disk a  <== dies after", "1s start"}, found)},
-		{"call put disk a #1: no answer", slices.Concat(get, []string{
-			"0s call put disk a  <== no answer",
-			"10s a retrying in 1s: reconcile: run took longer than its timeout",
-			"11s call want a", "11s call get disk a", "11s a succeeded",
-		})},
-		{"call want a #1: fails", slices.Concat([]string{
-			"0s event a", "0s call want a  <== fails", "0s a retrying in 1s: explore: injected fault",
-		}, again)},
-		{"call want a #1: dies before", slices.Concat([]string{"0s event a", "0s call want a  <== dies before", "1s start"}, again)},
-		{"call want a #1: no answer", []string{
-			"0s event a", "0s call want a  <== no answer",
-			"10s a retrying in 1s: reconcile: run took longer than its timeout",
-			"11s call want a", "11s call get disk a: there is none", "11s call put disk a", "11s a succeeded",
-		}},
-		{"event a #1: lost", []string{"0s event a  <== lost"}},
-		{"event a #1: twice", slices.Concat([]string{"0s event a  <== twice"}, get[1:], []string{
-			"0s call put disk a", "0s a succeeded",
-			"1m1s event a", "1m1s call want a", "1m1s call get disk a", "1m1s a succeeded",
-		})},
-		{"event a #1: late", []string{
-			"0s event a  <== late",
-			"1m1s event a", "1m1s call want a", "1m1s call get disk a: there is none", "1m1s call put disk a", "1m1s a succeeded",
-		}},
+	s := plainWith(func(c client) work {
+		return func(ctx context.Context, a string) error {
+			is, err := c.get(ctx, "disk "+a)
+			c.Note(fmt.Sprintf("%q, %v", is, err))
+			if errors.Is(err, errNone) {
+				err = c.put(ctx, "disk "+a, "1")
+				c.Note(fmt.Sprint("put: ", err))
+				for c.Context().Err() != nil { // a dead process that goes on
+					_ = c.put(context.Background(), "disk a", "of the dead")
+				}
+			}
+			return err
+		}
+	})
+	s.Steps = func(s *Environment[string], w *shop) {
+		comes(s, w)
+		w.things["disk a"] = "2"
+		s.Event("a")
+		s.Advance(time.Minute)
+		s.Event("a")
+	}
+	for fault, want := range map[string]string{
+		"call get disk a #1: fails":       `get disk a  <== fails; 0s "", explore: injected fault; 0s a retrying in 1s: explore: injected fault; 1s call get disk a: there is none; `,
+		"call get disk a #1: slow":        `get disk a: there is none  <== slow; 9s "", there is none; 9s call put disk a; 9s a succeeded; 9s put: <nil>; `,
+		"call get disk a #2: no answer":   `<== no answer; 1m10s "", reconcile: run took longer than its timeout; 1m10s a retrying in 1s: reconcile: run took longer than its timeout; `,
+		"call get disk a #3: stale":       `2m0s call get disk a  <== stale; 2m0s "", there is none; `, // the last one that was another
+		"call put disk a #1: fails":       `1s call get disk a: there is none; `,
+		"call put disk a #1: no answer":   `11s call get disk a; 11s "1", <nil>; 11s a succeeded; `,
+		"call put disk a #1: answer lost": `<== answer lost; 0s a retrying in 1s: explore: injected fault; 0s put: explore: injected fault; 1s call get disk a; 1s "1", <nil>; 1s a succeeded; `,
+		"call put disk a #1: dies before": `<== dies before; 1s start; 1s call get disk a: there is none; `,
+		"call put disk a #1: dies after":  `<== dies after; 1s start; 1s call get disk a; 1s "1", <nil>; 1s a succeeded; `,
+		"event a #1: lost":                `0s event a  <== lost; 1m0s event a; `,
+		"event a #1: twice":               `0s event a  <== twice; 0s call get disk a: there is none; 0s "", there is none; 0s call put disk a; 0s a succeeded; 0s put: <nil>; 1m0s event a; 1m0s call get disk a; 1m0s "2", <nil>; 1m0s a succeeded; 1m1s event a; `,
+		"event a #1: late":                `0s event a  <== late; 1m0s event a; 1m0s call get disk a; 1m0s "2", <nil>; 1m0s a succeeded; 1m1s event a; `,
 	} {
-		faults := []string{test.fault}
-		if test.fault == "" {
-			faults = nil
-		}
-		o := outcomeOf(t, plain(), faults...)
-		if !slices.Equal(o.journal, test.want) {
-			t.Errorf("%q: this happened:\n%swant:\n%s", test.fault, indent(o.journal), indent(test.want))
-		}
-		if failed := o.failure != ""; failed != (test.fault == "event a #1: lost") {
-			t.Errorf("%q: the plan fails with %q", test.fault, o.failure)
+		if got := strings.Join(outcomeOf(t, s, fault).journal, "; "); !strings.Contains(got, want) {
+			t.Errorf("%s: this happened:\n%s\nwant in it:\n%s", fault, got, want)
 		}
 	}
 }
@@ -145,65 +133,6 @@ func TestCustomFaults(t *testing.T) {
 	}
 }
 
-// A stale look gets the last answer that was another one, with its error.
-func TestStale(t *testing.T) {
-	s := plainWith(func(c client) work {
-		return func(ctx context.Context, a string) error {
-			is, err := c.get(ctx, "disk "+a)
-			c.Note(fmt.Sprintf("%q, %v", is, err))
-			return nil
-		}
-	})
-	s.Steps = func(s *Environment[string], w *shop) {
-		for _, disk := range []string{"", "", "1", "2", "2"} {
-			if disk != "" {
-				w.things["disk a"] = disk
-			}
-			s.Event("a")
-			s.Advance(time.Second)
-		}
-	}
-	for fault, want := range map[string]string{
-		"call get disk a #2: stale": `1s "", there is none`, // there was no other
-		"call get disk a #3: stale": `2s "", there is none`,
-		"call get disk a #4: stale": `3s "1", <nil>`,
-		"call get disk a #5: stale": `4s "1", <nil>`,
-	} {
-		o := outcomeOf(t, s, fault)
-		if !slices.Contains(o.journal, want) {
-			t.Errorf("%q: want %q in the journal:\n%s", fault, want, indent(o.journal))
-		}
-		const missed = `a fault of Replay does not come any more: "call get disk a #2: stale"`
-		if came := !strings.HasPrefix(o.failure, missed); came != (fault != "call get disk a #2: stale") {
-			t.Errorf("%q comes: %t", fault, came)
-		}
-	}
-}
-
-// A slow call answers before its deadline, and within a minute; one without an answer
-// ends with its context.
-func TestSlow(t *testing.T) {
-	s := plainWith(func(c client) work {
-		return func(_ context.Context, a string) error {
-			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-			defer cancel()
-			want, err := c.desired(ctx, a)
-			c.Note(fmt.Sprintf("%q, %v", want, err))
-			want, err = c.desired(context.Background(), a)
-			c.Note(fmt.Sprintf("%q, %v", want, err))
-			return nil
-		}
-	})
-	for first, want := range map[string][]string{
-		"slow":      {"0s event a", "0s call want a  <== slow", `1m0s "1", <nil>`, "1m0s call want a  <== slow", `2m0s "1", <nil>`, "2m0s a succeeded"},
-		"no answer": {"0s event a", "0s call want a  <== no answer", `5m0s "", context deadline exceeded`, "5m0s call want a  <== slow", `6m0s "1", <nil>`, "6m0s a succeeded"},
-	} {
-		if o := outcomeOf(t, s, "call want a #1: "+first, "call want a #2: slow"); !slices.Equal(o.journal, want) {
-			t.Errorf("this happened:\n%swant:\n%s", indent(o.journal), indent(want))
-		}
-	}
-}
-
 // Call has no effect that could be lost, but Fail works in a plan as well.
 func TestCallInAPlan(t *testing.T) {
 	s := plainWith(func(c client) work {
@@ -216,41 +145,6 @@ func TestCallInAPlan(t *testing.T) {
 	want := []string{"0s event a", "0s call go", "0s call go: boom", "0s a retrying in 1s: boom", "1s call go", "1s call go", "1s a succeeded"}
 	if !slices.Equal(o.journal, want) {
 		t.Errorf("this happened:\n%swant:\n%s", indent(o.journal), indent(want))
-	}
-}
-
-// What a dead process does has no effect, however long it goes on.
-func TestADeadProcessIsCutOff(t *testing.T) {
-	processes, calls := 0, 0
-	s := plainWith(func(c client) work {
-		processes++
-		if processes == 1 {
-			c.Go(reconcile.RunFunc(func(ctx context.Context) error {
-				<-ctx.Done()
-				c.Note("the dead speak")
-				c.Event("a")
-				for calls = 0; c.put(context.Background(), "disk b", "from the dead") != nil; calls++ {
-					time.Sleep(time.Second)
-				}
-				return nil
-			}))
-			c.Go(reconcile.RunFunc(func(ctx context.Context) error {
-				<-ctx.Done()
-				return errBoom
-			}))
-		}
-		return asDesired(c)
-	})
-	o := outcomeOf(t, s, "call put disk a #1: dies after")
-	want := []string{
-		"0s event a", "0s call want a", "0s call get disk a: there is none", "0s call put disk a  <== dies after",
-		"1s start", "1s call want a", "1s call get disk a", "1s a succeeded",
-	}
-	if !slices.Equal(o.journal, want) || o.failure != "" {
-		t.Errorf("this happened:\n%swant:\n%s, failure %q", indent(o.journal), indent(want), o.failure)
-	}
-	if calls != 100 {
-		t.Errorf("it makes %d calls in vain until it is ended, want 100", calls)
 	}
 }
 
@@ -660,72 +554,6 @@ func TestALateEventWithinAMinute(t *testing.T) {
 	}
 	if f := search(t, s).Found; f != nil {
 		t.Errorf("exploring finds something:\n%s", f.String())
-	}
-}
-
-// A plan of many faults is shrunk to those that it takes.
-func TestShrink(t *testing.T) {
-	s := setting{play: goes, without: []explore.Fault{explore.Slow, explore.NoAnswer, explore.Stops, explore.Outage, explore.Blackout}, plans: 5000}.scenario(func(c client) work {
-		return removing(c, func(remove func() error) error {
-			for tries := 0; tries < 3 && remove() != nil; tries++ {
-			}
-			return nil
-		})
-	})
-	f := search(t, s).Found
-	if f == nil {
-		t.Fatal("exploring finds nothing")
-	}
-	if want := "call remove far a #1: fails; call remove far a #2: fails; call remove far a #3: fails"; strings.Join(f.Plan, "; ") != want {
-		t.Errorf("the plan is %q, want %q", f.Plan, want)
-	}
-	if want := "it fails with 3 faults, but not if one of them is left out, found in plan "; !strings.HasPrefix(f.String(), want) {
-		t.Errorf("the story is\n%s\nwant it to begin so: %q", f.String(), want)
-	}
-}
-
-// The story, and the plan in it, which is played alone.
-func TestStoryAndReplay(t *testing.T) {
-	s := plain()
-	f := search(t, s).Found
-	if f == nil {
-		t.Fatal("exploring finds nothing, want an event that is lost")
-	}
-	want := `it fails with one fault, found in plan 3:
-	event a #1: lost
-this happened:
-	0s event a  <== lost
-and then:
-	the world is not what it is without faults:
-	- disk a = 1  (without faults)
-to play this plan alone, set
-	Replay: []string{"event a #1: lost"},
-`
-	if got := f.String(); got != want {
-		t.Errorf("the story is\n%s\nwant\n%s", got, want)
-	}
-	for _, test := range []struct {
-		replay []string
-		want   string
-	}{
-		{[]string{"event a #1: lost"}, "the world is not"},
-		{[]string{"event a #1: late"}, ""},
-		{[]string{"event a #2: late"}, `a fault of Replay does not come any more: "event a #2: late"`},
-		{[]string{"call put disk a #1: fails", "call want a #2: dies before"}, ""},
-	} {
-		s.Replay = test.replay
-		r := search(t, s)
-		f := r.Found
-		got := ""
-		if f != nil {
-			got = f.Failure
-		}
-		if !strings.HasPrefix(got, test.want) || test.want == "" && got != "" {
-			t.Errorf("playing %q again fails with %q, want %q", test.replay, got, test.want)
-		}
-		if r.Plans != 3 {
-			t.Errorf("playing %q again takes %d plans, want two without faults and it", test.replay, r.Plans)
-		}
 	}
 }
 

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
-	"github.com/reconkernel/reconcile/explore"
 )
 
 // A shop is the world of these tests: the desired and the actual things, by name. The
@@ -112,10 +111,9 @@ type work = func(ctx context.Context, item string) error
 
 // A setting is how a controller of the shop is played.
 type setting struct {
-	play    func(*Environment[string], *shop)
-	alone   bool // nothing lists what there is, but at the start
-	without []explore.Fault
-	plans   int // 0 means 120
+	play  func(*Environment[string], *shop)
+	alone bool // nothing lists what there is, but at the start
+	plans int  // 0 means 120
 }
 
 func comes(s *Environment[string], w *shop) {
@@ -133,13 +131,6 @@ func grows(s *Environment[string], w *shop) {
 	s.Advance(time.Minute)
 }
 
-func goes(s *Environment[string], w *shop) {
-	comes(s, w)
-	delete(w.desired, "a")
-	s.Event("a")
-	s.Advance(time.Minute)
-}
-
 // asDesired makes a disk as desired, and reads both values each time.
 func asDesired(c client) work {
 	return func(ctx context.Context, a string) error {
@@ -154,30 +145,6 @@ func asDesired(c client) work {
 			return nil
 		}
 		return c.put(ctx, "disk "+a, want)
-	}
-}
-
-// removing makes something far away, with a finalizer, and removes both by attempt.
-func removing(c client, attempt func(remove func() error) error) work {
-	return func(ctx context.Context, a string) error {
-		switch _, err := c.desired(ctx, a); {
-		case err == nil:
-			if err := c.put(ctx, "finalizer "+a, ""); err != nil {
-				return err
-			}
-			return c.put(ctx, "far "+a, "")
-		case !errors.Is(err, errNone):
-			return err
-		}
-		if _, err := c.get(ctx, "finalizer "+a); errors.Is(err, errNone) {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		if err := attempt(func() error { return c.remove(ctx, "far "+a) }); err != nil {
-			return err
-		}
-		return c.remove(ctx, "finalizer "+a)
 	}
 }
 
@@ -204,7 +171,6 @@ func (e setting) scenario(controller func(client) work) Scenario[string, *shop] 
 		Steps:     e.play,
 		State:     (*shop).state,
 		Invariant: func(w *shop) error { return w.wrong },
-		Without:   e.without,
 		Plans:     cmp.Or(e.plans, 120),
 	}
 }

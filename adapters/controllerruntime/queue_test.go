@@ -147,7 +147,7 @@ func TestObjectsOfTheFirstListDoNotStarve(t *testing.T) {
 			WithOptions(controller.Options{NewQueue: queue.NewQueue}).Complete(&beater{m.GetClient()})
 	})
 	r, err := kubesim.Search(t, kubesim.Scenario{
-		Start: func(proc *explore.Process, cfg *rest.Config) reconcile.Runner {
+		Start: func(proc *explore.Process, cfg *rest.Config) kubesim.Runner {
 			r := start(proc, cfg)
 			return reconcile.RunFunc(func(ctx context.Context) error {
 				time.Sleep(time.Second) // until the objects are there

@@ -178,7 +178,7 @@ func TestGuard(t *testing.T) {
 			return w
 		},
 		Start: func(proc *explore.Process, w *world) {
-			kubesim.Run(proc, func() reconcile.Runner {
+			kubesim.Run(proc, func() kubesim.Runner {
 				return inTerms([]time.Duration{150 * time.Second, time.Minute}, func() reconcile.Runner { return guarded(proc, w) })
 			})
 		},
@@ -204,8 +204,8 @@ func TestGuard(t *testing.T) {
 }
 
 // exits starts a program that may exit, by the function that it is given.
-func exits(start func(exit func(error)) reconcile.Runner) func() reconcile.Runner {
-	return func() reconcile.Runner {
+func exits(start func(exit func(error)) reconcile.Runner) func() kubesim.Runner {
+	return func() kubesim.Runner {
 		return reconcile.RunFunc(func(ctx context.Context) error {
 			ctx, exit := context.WithCancelCause(ctx)
 			defer exit(nil)
@@ -254,7 +254,7 @@ func TestElect(t *testing.T) {
 func TestKinds(t *testing.T) {
 	mirror := func(proc *explore.Process, w *world) {
 		client := dynamic.NewForConfigOrDie(w.Config(proc))
-		kubesim.Run(proc, func() reconcile.Runner {
+		kubesim.Run(proc, func() kubesim.Runner {
 			watches := &kinds.Kinds{Informer: kinds.Dynamic(client, "default", 0), Logger: proc.Logger()}
 			group := &supervise.Group{Logger: proc.Logger()}
 			group.Add("kinds", watches)

@@ -108,8 +108,7 @@ type exchange struct {
 	got     *reply   // nil if the handler was not reached, or aborted its response
 }
 
-// exchangeKey is the key of the exchange in a context.
-type exchangeKey struct{}
+type exchangeKey struct{} // in the context of a call
 
 // A reply is the response of a handler. It is kept for reads that are stale.
 type reply struct {
@@ -210,7 +209,9 @@ func (x *exchange) faults() map[Fault]func() (any, error) {
 		Unreachable: func() (any, error) { return nil, errUnreachable },
 		BodyCut: func() (any, error) {
 			found, err := x.serve(x.handler)
-			x.got.cut = x.hasBody()
+			if x.hasBody() { // a handler may abort its response
+				x.got.cut = true
+			}
 			return found, err
 		},
 	}
@@ -225,7 +226,6 @@ func (x *exchange) hasBody() bool {
 	return x.got != nil && len(x.got.Body) > 0 && x.r.Method != http.MethodHead
 }
 
-// errUnreachable is the error of a connection that is refused.
 var errUnreachable = &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 
 // readable decodes a query for a name, if the result is one line of text, and the name of no

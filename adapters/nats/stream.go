@@ -50,7 +50,7 @@ import (
 // [reconcile.Terminal] error if an argument is wrong, and an error if the connection is
 // closed, or the consumer is of another kind, has a MaxRequestExpires below a second, or has
 // a MaxDeliver: each hand-back, also at an orderly stop, counts as a delivery, so such a
-// consumer loses messages that nothing was wrong with. If EnqueueContext returns [reconcile.ErrClosed] or
+// consumer loses good messages. If EnqueueContext returns [reconcile.ErrClosed] or
 // [nats.ErrConnectionClosed], wrapped or not, the Feeder hands back and returns that too.
 func Consumer[T comparable](js jetstream.JetStream, stream string, config jetstream.ConsumerConfig, key func(jetstream.Msg) (T, bool)) reconcile.Feeder[T] {
 	return func(ctx context.Context, q reconcile.Enqueuer[T]) error {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,10 +20,10 @@ import (
 
 func TestBackOffByError(t *testing.T) {
 	errQuota := errors.New("quota exceeded")
-	usual := reconcile.Backoff(time.Second, time.Minute).Limit(5)
+	usual := reconcile.Backoff(time.Second, time.Minute)
 	retry := func(err error, failures int) (time.Duration, bool) {
 		if errors.Is(err, errQuota) {
-			return time.Hour, true // nobody raises a quota within a second
+			return time.Hour, true // a quota is not raised within a second
 		}
 		return usual(err, failures)
 	}
@@ -30,17 +31,14 @@ func TestBackOffByError(t *testing.T) {
 	if d, again := retry(fmt.Errorf("make vm: %w", errQuota), 99); d != time.Hour || !again {
 		t.Errorf("after a quota: %v, %v, want 1h0m0s, true", d, again)
 	}
-	for failures, most := range []time.Duration{1: 1, 2: 2, 3: 4, 4: 8, 5: 16} {
-		if failures == 0 {
+	for failures, most := range []time.Duration{1: 1, 2: 2, 3: 4, 4: 8, 5: 16, 9: 60} {
+		if most == 0 {
 			continue
 		}
 		most *= time.Second
 		if d, again := retry(errors.New("no answer"), failures); d <= most/2 || d > most || !again {
 			t.Errorf("after failure %d: %v, %v, want more than %v and up to %v, true", failures, d, again, most/2, most)
 		}
-	}
-	if _, again := retry(errors.New("no answer"), 6); again {
-		t.Error("after failure 6 it is tried again, want it given up")
 	}
 }
 
@@ -95,6 +93,50 @@ func TestBackOffTooManyRequests(t *testing.T) {
 30s     b is made
 31s     c is made
 32s     a is made
+`)
+	})
+}
+
+// A limited client waits before each call, also before those of a listing.
+type limited struct {
+	http.RoundTripper
+	wait func(context.Context) error // for example Wait of a rate.Limiter of golang.org/x/time/rate
+}
+
+func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := l.wait(r.Context()); err != nil {
+		if r.Body != nil {
+			_ = r.Body.Close() // as a RoundTripper must
+		}
+		return nil, err
+	}
+	return l.RoundTripper.RoundTrip(r)
+}
+
+// TestBackOffLimitsCalls runs two items of two calls each, with one call a second.
+func TestBackOffLimitsCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		happened := newDiary()
+		tick := time.NewTicker(time.Second)
+		client := &http.Client{Transport: limited{
+			handled{http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { happened.note("%s", r.URL.Path) })},
+			func(context.Context) error { <-tick.C; return nil },
+		}}
+		r := &reconcile.Reconciler[string]{Logger: quiet, Reconcile: func(_ context.Context, vm string) error {
+			_, err := client.Get("http://cloud/" + vm)
+			if err == nil {
+				_, err = client.Get("http://cloud/disks/" + vm)
+			}
+			return err
+		}}
+		if err := r.Apply(t.Context(), "a", "b"); err != nil {
+			t.Error(err)
+		}
+		happened.check(t, `
+1s      /a
+2s      /disks/a
+3s      /b
+4s      /disks/b
 `)
 	})
 }

@@ -32,17 +32,17 @@ type scan struct {
 
 var (
 	errNoRow    = errors.New("no such row")
-	errConflict = errors.New("the row is not as it was read")
+	errConflict = errors.New("the row has changed since it was read")
 )
 
 // A scanner is what the controller works with: the database, and a provider of virtual
 // machines with the ID of the scan, each of which is running, done or failed.
 type scanner interface {
 	list(ctx context.Context) (map[string]string, error) // the rows that have not ended, or may have a machine, with their status
-	rows(ctx context.Context) (map[string]scan, error)   // the rows with Machine, or ended within a week
+	rows(ctx context.Context) (map[string]scan, error)   // the rows that may have a machine, or have changed within a week
 	get(ctx context.Context, id string) (scan, error)
-	put(ctx context.Context, id string, was, s scan) error     // UPDATE … WHERE id = ? AND status = ? AND machine = ?
-	reserve(ctx context.Context, id string, was, s scan) error // put, or errFull if scanLimit rows may have a machine
+	put(ctx context.Context, id string, was, s scan) error     // errConflict if the row is not as it was
+	reserve(ctx context.Context, id string, was, s scan) error // as put; errFull if scanLimit rows may have a machine
 	oldest(ctx context.Context) (string, error)                // of the pending rows without a machine
 	start(ctx context.Context, id string) error                // nil if it exists
 	state(ctx context.Context, id string) (string, error)      // "" if it does not exist
@@ -72,16 +72,16 @@ func (w scanning) step(ctx context.Context, id string) error {
 	was := s
 	switch {
 	case errors.Is(err, errNoRow):
-		return nil // else it is retried
+		return nil // there is no work; an error would be retried
 	case err != nil:
 		return err
 	case s.Machine && s.Status != "running":
-		return w.clean(ctx, id, s)
+		return w.clean(ctx, id, s) // deletes the machine, then writes Machine = false
 	case s.Status != "pending" && s.Status != "running":
-		return nil
+		return nil // the scan has ended
 	case !s.Machine:
 		s = scan{"running", time.Now().Add(scanTimeout), true}
-		return cmp.Or(w.reserve(ctx, id, was, s), reconcile.RequeueWithin(0))
+		return cmp.Or(w.reserve(ctx, id, was, s), reconcile.RequeueWithin(0)) // the next run starts the machine
 	}
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -92,7 +92,7 @@ func (w scanning) step(ctx context.Context, id string) error {
 	switch {
 	case state == "done" || state == "failed":
 		s.Status = state
-	case !time.Now().Before(s.Until): // whatever err is
+	case !time.Now().Before(s.Until): // also if err is not nil
 		s.Status = "timed out"
 	case err != nil:
 		return err
@@ -146,13 +146,13 @@ func sweepMachines(w scanner) (*keep.Set[string, scan, string], *reconcile.Recon
 		Queue:   queue,
 		Period:  time.Minute,
 		Actual:  w.machines,
-		Desired: w.rows, // those with Machine, or ended within a week
+		Desired: w.rows,
 		Absent:  func(s scan) bool { return s.Status != "" && !s.Machine },
-		Ensure:  func(context.Context, string, scan) error { return nil }, // step starts it
+		Ensure:  func(context.Context, string, scan) error { return nil }, // step starts the machine
 		Delete: func(ctx context.Context, id, _ string) error {
-			s, err := w.get(ctx, id) // it may have begun again
+			s, err := w.get(ctx, id)
 			if err == nil && s.Machine || err != nil && !errors.Is(err, errNoRow) {
-				return err
+				return err // the scan has begun again, or the database is down
 			}
 			return w.remove(ctx, id)
 		},

@@ -62,7 +62,10 @@ func (f folder) ensure(ctx context.Context, name, desired string) error {
 // delete deletes one file.
 func (f folder) delete(ctx context.Context, name, _ string) error {
 	reconcile.Logger(ctx).Info("delete")
-	return f.Remove(name)
+	if err := f.Remove(name); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // run works until ctx is done.

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package gate is a rate limiter and a circuit breaker for the runs of a
-// [reconcile.Reconciler]. It limits the runs per time and the concurrent runs, and it
-// stops all runs while the remote API asks for a pause.
+// [reconcile.Reconciler], and not for calls or listings. It limits the runs per time and the
+// concurrent runs, and it stops all runs while the remote API asks for a pause.
 //
 //	cloud := &gate.Gate{
 //		Every: time.Second / 80, Burst: 20, // of the 100 calls a second that the cloud allows

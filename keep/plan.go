@@ -100,11 +100,11 @@ func (r *Rejection[K]) Names() []string {
 // Unwrap returns [ErrTooMany].
 func (r *Rejection[K]) Unwrap() error { return ErrTooMany }
 
-// Plan returns the changes that Apply would make or, while Run goes on, the changes that
-// Run would make to the things that it knows, except for corrections of rejected things.
-// It lists both sides, twice if an existing thing is Absent, and blocks until they are
-// listed. It calls no Lookup and changes nothing, also not the state of the Set. The error
-// is that of a listing, or a [reconcile.Terminal] one that names a field that is wrong.
+// Plan returns the changes that Apply would make. While Run goes on, it returns those that
+// Run would make to the things that it knows, without corrections of rejected things. Plan
+// lists both sides, twice if an existing thing is Absent, and blocks until they are listed.
+// It calls no Lookup, and does not change the state of the Set. The error is that of a
+// listing, or a [reconcile.Terminal] one that names a field that is wrong.
 func (s *Set[K, D, A]) Plan(ctx context.Context) (Plan[K], error) {
 	if err := s.check(false); err != nil {
 		return Plan[K]{}, reconcile.Terminal(err)

@@ -71,18 +71,18 @@ import (
 //   - Two spellings of a key. The thing is deleted and created again and again. Run warns
 //     when a key is deleted twice within an hour, or within twice DeleteAfter, and a listing
 //     between lacked it.
-//   - A key that is used again. A new thing with the key of one that was deleted since the
-//     last pair is deleted too.
+//   - A key that is used again. If another client has replaced a surplus thing since the
+//     last pair, Delete is called all the same: it compares the IDs.
 //   - A slow listing. The pair before it stays in force for up to twenty Periods.
 //
 // Desired, Actual, Ensure and Delete are required, and for Run also Period; the zero value
 // of every other field is a good default. Fields must not be changed after the first call.
-// All methods may be called from any goroutine, and so may the functions be.
+// All methods may be called from any goroutine. The Set calls the functions from any, too.
 type Set[K comparable, D, A any] struct {
-	// Queue gets the keys of the things to correct, for a [reconcile.Reconciler] of the same
-	// Queue whose function is the method Reconcile. Nil means that Run makes a queue, and
-	// runs the items itself. Set it for lanes, or for a queue that several Sets or
-	// processes use.
+	// Queue gets the keys of the things to correct. A [reconcile.Reconciler] of the same
+	// Queue runs them with the method Reconcile as its function. Nil means that Run makes a
+	// queue, and runs the items itself. Set Queue for lanes, or for a queue that several
+	// Sets use.
 	Queue reconcile.Enqueuer[K]
 
 	// Desired lists the desired things, under the same keys as Actual. It is called after
@@ -117,11 +117,11 @@ type Set[K comparable, D, A any] struct {
 	// Absent reports whether the desired state of a thing is that it does not exist. A source
 	// that knows which things must be deleted keeps them in Desired, so marked. A marked thing
 	// is deleted when two complete pairs in a row say so, of which the second begins at least
-	// half a Period after the first. Then 3 and 4 do not apply, except that a Lookup must not
-	// say that the thing is desired and not Absent, and that with a MaxDeleted below 0 the
-	// thing counts as not desired. Nil means that no thing is marked. Absent must be false for
-	// the zero D, a pointer to a zero value, and an empty map or slice, because otherwise one
-	// fault in decoding would delete everything.
+	// half a Period after the first. Conditions 3 and 4 do not apply to it. It is not deleted
+	// if Lookup says that it is desired and not Absent. With a MaxDeleted below 0, the mark has
+	// no effect: the thing counts as not desired. Nil means that no thing is marked. Absent must
+	// be false for the zero D, a pointer to a zero value, and an empty map or slice. Otherwise
+	// one fault in decoding would delete everything.
 	Absent func(desired D) bool
 
 	// Lookup returns the desired state of one thing now, and whether it is desired. It is
@@ -162,11 +162,11 @@ type Set[K comparable, D, A any] struct {
 
 	// MaxDeleted is the fraction, 0 to 1, of the things that Actual lists that may newly be
 	// surplus, rounded up. 0 means a tenth. 1 means no limit, also if nothing would be left.
-	// Less than 0 means that nothing is deleted without Accept, also nothing Absent.
+	// Less than 0 means that Accept must allow each deletion, also of things that are Absent.
 	MaxDeleted float64
 
 	Name   string       // for logs
-	Logger *slog.Logger // nil means reconcile.Logger(ctx): that of the Group, and outside of one slog.Default()
+	Logger *slog.Logger // nil means reconcile.Logger(ctx): that of the Group, or slog.Default() without a Group
 
 	running sync.Mutex                          // held by Run and Apply: one of them replaces known
 	poller  atomic.Pointer[reconcile.Poller[K]] // nil while Run does not go on
@@ -183,14 +183,14 @@ type Set[K comparable, D, A any] struct {
 // listing in flight and returns nil. It returns a [reconcile.Terminal] error at once if a
 // field is missing or out of its range, and an error while Run or Apply goes on.
 //
-// If Queue is nil, Run also runs the items, as Reconciler says, and ends as a
-// [supervise.Group] of the two would: no run starts once ctx is done and the listing has
-// returned, or a second later; runs in flight have their Grace.
+// If Queue is nil, Run also runs the items, as Reconciler says. Once ctx is done, it ends as
+// a [supervise.Group] would: no run starts after the listing has returned, or after a
+// second. Runs in flight have their Grace.
 //
-// Run begins as a new process does, without the listings of an earlier Run, except that a
-// changed desired value is an event. Until both sides have been listed completely, items
-// wait. If Actual fails for five Periods from the start, the desired things are ensured
-// without it.
+// Run begins as a new process does, without the listings of an earlier Run. One thing is
+// kept: a desired value that has changed since then is an event. Until both sides have been
+// listed completely, items wait. If Actual fails for five Periods from the start, the
+// desired things are ensured without it.
 // After Run has returned, no deletion begins. A call of Delete in flight goes on. A
 // listing that fails is retried as [reconcile.Poller] says. A rejection is no failure: the
 // first, second, fourth … in a row is logged, and the next pair is listed a Period later.
@@ -539,10 +539,10 @@ func (s *Set[K, D, A]) Stats() Stats { return s.now().stats }
 // Accept allows the deletion of those keys of a [*Rejection] that are still rejected. Its
 // argument is the error of Rejected or Apply. The error of Plan is accepted only while Run
 // goes on, or after an Apply that was rejected. Accept takes effect with the next pair of
-// listings: Run lists soon, and without Run the next Apply lists. The keys must have been
-// surplus for DeleteAfter too, but for them rejected pairs count. They do not count
-// towards MaxDeleted: the same pair may allow as many further deletions. Accept returns an
-// error if none of the keys is rejected. It does not block.
+// listings: Run lists soon, and without Run the next Apply lists. DeleteAfter holds for the
+// accepted keys too, and rejected pairs count for it. These keys do not count towards
+// MaxDeleted: the same pair may allow as many further deletions. Accept returns an error
+// if none of the keys is rejected. It does not block.
 func (s *Set[K, D, A]) Accept(rejected error) error {
 	defer s.lock()()
 	found := false

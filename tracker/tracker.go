@@ -77,7 +77,7 @@ type Tracker[T, V comparable] struct {
 	OnChange func(Change[T, V])
 
 	Name   string       // for logs
-	Logger *slog.Logger // nil means reconcile.Logger(ctx) of Run: that of the Group, and outside of one slog.Default()
+	Logger *slog.Logger // nil means reconcile.Logger(ctx) of Run: that of the Group, or slog.Default() without a Group
 
 	poller atomic.Pointer[reconcile.Poller[T]] // does the timing; nil while Run does not go on
 	logger *slog.Logger                        // of this Run

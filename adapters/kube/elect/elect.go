@@ -70,7 +70,7 @@ type Config struct {
 	// guarantee. Nil means to log the error and to exit with status 1.
 	Exit func(err error)
 
-	Logger *slog.Logger // nil means reconcile.Logger(ctx) of Run: that of the Group, and outside of one slog.Default()
+	Logger *slog.Logger // nil means reconcile.Logger(ctx) of Run: that of the Group, or slog.Default() without a Group
 }
 
 // Elect returns a Candidate, which runs r while this process holds the lease: no two

@@ -67,7 +67,7 @@ type Recorder[T comparable] struct {
 
 	Scheme *runtime.Scheme // of objects without a kind; nil means that of client-go
 	Rate   float64         // writes a second; 0 means 10
-	Logger *slog.Logger    // nil means reconcile.Logger(ctx) of Run: that of the Group, and outside of one slog.Default()
+	Logger *slog.Logger    // nil means reconcile.Logger(ctx) of Run: that of the Group, or slog.Default() without a Group
 
 	recorder atomic.Pointer[recorder] // nil while nothing runs
 }

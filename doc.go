@@ -15,6 +15,7 @@
 //			}
 //			return create(ctx, zone) // an error is retried
 //		},
+//		Retry: reconcile.Backoff(time.Second, p.Period), // because a poll does not shorten a back-off
 //	}
 //	go p.Run(ctx)
 //	err := r.Run(ctx)

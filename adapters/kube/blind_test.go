@@ -87,6 +87,7 @@ func TestReadyOfAnInformerThatCannotRead(t *testing.T) {
 				c := &kube.Controller[*sized]{Name: "sizes", Informer: things.Informer(ns, 0), Reconcile: func(context.Context, *sized) error { return nil }}
 				var source *kube.Source[name]
 				c.With = func(p *kube.Parts) { source = p.Sources[0] }
+				owned := kube.Owns[*sized](c, things.Informer(ns, 0), kube.OwnedBy{APIVersion: "blind.example.com/v1", Kind: "Sized"})
 				var log bytes.Buffer
 				group := supervise.Group{Logger: slog.New(slog.NewTextHandler(&log, nil))}
 				group.Add("informers", c.Informers())
@@ -100,9 +101,10 @@ func TestReadyOfAnInformerThatCannotRead(t *testing.T) {
 					_, all := c.Ready()
 					_, one := source.Ready()
 					_, list := source.List(context.Background())
-					for _, err := range []error{all, one, list} {
+					_, of := owned.Of(&sized{})
+					for _, err := range []error{all, one, list, of} {
 						if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-							t.Errorf("%s: Ready is %v and of the Source %v, List %v, want %q", when, all, one, list, want)
+							t.Errorf("%s: Ready is %v and of the Source %v, List %v, Of %v, want %q", when, all, one, list, of, want)
 							break
 						}
 					}

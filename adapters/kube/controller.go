@@ -309,9 +309,12 @@ func Owns[P, O Object](c *Controller[O], informer cache.SharedIndexInformer, by 
 	return o
 }
 
-// Of returns copies of what the cache has of the objects of an owner; not those of
-// another one of its name. It does not block.
+// Of returns copies of the objects of an owner that the cache has; not those of
+// another one of its name. It returns an error when [Source.List] does. It does not block.
 func (o *Owned[P]) Of(owner metav1.Object) ([]P, error) {
+	if err := whole(o.store); err != nil {
+		return nil, fmt.Errorf("%s of an owner: %w", kindOf[P](), err)
+	}
 	objs, err := o.find(cache.MetaObjectToName(owner))
 	if err != nil {
 		return nil, err
@@ -328,7 +331,8 @@ func (o *Owned[P]) Of(owner metav1.Object) ([]P, error) {
 	return owned, nil
 }
 
-// Get returns a copy of what the cache has of an object of this kind, whoever owns it.
+// Get returns a copy of an object of this kind that the cache has, whoever owns it. Also
+// while the informer cannot read, it returns the object that was read last: see [Source.Ready].
 func (o *Owned[P]) Get(namespace, name string) (P, error) {
 	return Get[P](o.store, cache.NewObjectName(namespace, name))
 }

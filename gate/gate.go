@@ -404,7 +404,7 @@ func (g *Gate) find(o reconcile.Outcome, err error, took time.Duration) (f findi
 	return f
 }
 
-// left takes out a run.
+// done takes a run out, and lets the gate adapt to its result.
 func (p *pass) done(o reconcile.Outcome, err error, took time.Duration) {
 	g := p.gate
 	var f finding

@@ -13,7 +13,7 @@ Usage: scripts/vendor.sh [--update] [--tests] [--force] DEST [PACKAGE…]
 
 Copies the kernel of reconcile into the folder DEST of your module, with its
 licence. PACKAGE is one of batch, explore, gate, keep, lanes, reconciletest, refs,
-statuspage and tracker, or of adapters/kube, adapters/nats, adapters/otel,
+statuspage, supervise and tracker, or of adapters/kube, adapters/nats, adapters/otel,
 adapters/postgres and adapters/prometheus; it becomes a folder in DEST, with what it needs of the others.
 What imports what is changed to where it then is: in a module example.org/app, a
 DEST of internal/reconcile is imported as example.org/app/internal/reconcile. The

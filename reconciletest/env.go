@@ -8,6 +8,7 @@
 package reconciletest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -216,12 +217,13 @@ func (env *Env[T]) isHot(item T) bool {
 
 // Go runs a poller, a feeder, a group or another Runner until the end of the test. An
 // error that it returns fails the test. A [reconcile.Poller] without a Logger logs to the
-// output of the test. Go panics if r is nil.
+// output of the test: while it runs, Go has replaced its GetItems and its Logger. Go panics if
+// r is nil.
 func (env *Env[T]) Go(r reconcile.Runner) {
 	if r == nil {
 		panic("reconciletest: Go needs a Runner, got nil")
 	}
-	given := r
+	given, restore := r, func() {}
 	switch known := r.(type) {
 	case *reconcile.Reconciler[T]:
 		if known != nil {
@@ -229,10 +231,11 @@ func (env *Env[T]) Go(r reconcile.Runner) {
 		}
 	case *reconcile.Poller[T]:
 		if known != nil && known.GetItems != nil {
-			env.prepare(known)
+			restore = env.prepare(known)
 		}
 	}
 	run := func(ctx context.Context) error {
+		defer restore()
 		if err := r.Run(ctx); err != nil && (env.plan == nil || ctx.Err() == nil) {
 			env.errorf("%T: Run = %v, want nil", given, err)
 		}
@@ -245,20 +248,20 @@ func (env *Env[T]) Go(r reconcile.Runner) {
 	}
 }
 
-// prepare sets what Go sets of a poller.
-func (env *Env[T]) prepare(p *reconcile.Poller[T]) {
-	list := p.GetItems
+// prepare sets what Go sets of a poller, until restore is called. A copy would not see the
+// calls of Trigger.
+func (env *Env[T]) prepare(p *reconcile.Poller[T]) (restore func()) {
+	get, logger := p.GetItems, p.Logger
+	list := get
 	if env.plan != nil {
-		get := p.GetItems
 		list = func(ctx context.Context) ([]T, error) { return env.plan.list(ctx, get) }
 	}
-	if p.Logger == nil {
-		p.Logger = env.log
-	}
+	p.Logger = cmp.Or(logger, env.log)
 	p.GetItems = func(ctx context.Context) ([]T, error) {
 		env.synchronize()
 		return list(ctx)
 	}
+	return func() { p.GetItems, p.Logger = get, logger }
 }
 
 // Advance lets d pass. It returns when all work that is due by then is done.

@@ -464,4 +464,14 @@ func TestStartKeepsWhatIsSet(t *testing.T) {
 			t.Errorf("the log is %q", log.String())
 		}
 	})
+	list := func(context.Context) ([]string, error) { return nil, errBoom } // is logged, to the output of which test?
+	poller := &reconcile.Poller[string]{Period: time.Minute, GetItems: list}
+	for _, name := range []string{"first", "second"} {
+		t.Run(name, func(t *testing.T) {
+			Run(t, func(t *testing.T, env *Env[string]) { poller.Queue = env.Queue; env.Go(poller) })
+		})
+	}
+	if poller.Logger != nil || fmt.Sprintf("%p", poller.GetItems) != fmt.Sprintf("%p", list) {
+		t.Error("Go has changed the Poller of its caller")
+	}
 }

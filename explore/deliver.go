@@ -59,7 +59,6 @@ type place struct {
 // A point is a place where faults can be.
 type point struct {
 	place
-	since  int // the same as nth, counted since the fault before, or the end of an outage
 	kind   kind
 	stale  bool // a Read that gave another answer before
 	behind bool // and there were events since
@@ -109,8 +108,6 @@ type outage struct {
 type placeCount struct {
 	name     string
 	nth      int
-	before   int // nth at the last fault, if there were so many faults, or in an outage
-	faults   int
 	idle     int // since nothing changes
 	idleTurn int
 	last     point // the last one that is not among the points of the outcome
@@ -265,7 +262,7 @@ func (p *play) decideLocked(what string, at point) injection {
 	if s.idleTurn != p.idleTurn {
 		s.idle, s.idleTurn = 0, p.idleTurn
 	}
-	at.place, at.since = place{s.name, s.nth}, s.nth-s.before
+	at.place = place{s.name, s.nth}
 	if at.kind != onEvent {
 		now := p.now()
 		at.first = p.calledAt != now
@@ -273,7 +270,7 @@ func (p *play) decideLocked(what string, at point) injection {
 	}
 	s.idle++
 	at.idle = s.idle > idleEnough
-	i := injection{at.place, p.decide(at)}
+	i := injection{at.place, p.decide(at.place)}
 	if slices.Contains(p.own, i.fault) && !slices.Contains(at.own, i.fault) {
 		i.fault = "" // what is done there is something else now
 	}
@@ -321,9 +318,6 @@ func (p *play) reachLocked(name string) *placeCount {
 	if s == nil {
 		s = &placeCount{name: name}
 		p.counts[name] = s
-	}
-	if n := len(p.outcome.happened); s.faults != n {
-		s.before, s.faults = s.nth, n
 	}
 	s.nth++
 	return s
@@ -593,8 +587,7 @@ func (p *play) inOutageLocked(r *request) bool {
 			continue
 		}
 		if o.left--; o.left > 0 && p.now() < o.until {
-			s := p.reachLocked(name)
-			s.before = s.nth
+			p.reachLocked(name)
 			return true
 		}
 		delete(p.outages, of)

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -177,7 +176,7 @@ type Scenario[W any] struct {
 	// by name, such as a back-off, World must make other names each time.
 	Parallel int
 
-	Seed uint64 // of the plans that are drawn
+	Seed uint64 // of the order of pairs, and of single faults if there are more than 1,000
 
 	// Replay is one plan, as a failure prints it. If it is not nil, only this plan is
 	// played.
@@ -198,9 +197,9 @@ type Scenario[W any] struct {
 }
 
 // Run plays a scenario without faults, then with each single fault at each call and
-// event, then with pairs of faults and with more faults, within the limits of s. The test
-// fails at the first plan after which the world is not in the expected state. It prints a
-// story: the smallest plan that fails, with its journal.
+// event, then with pairs of faults, within the limits of s. The test fails at the first plan
+// after which the world is not in the expected state. It prints a story: the smallest plan that
+// fails, with its journal.
 //
 // The play without faults fails if it is no test of the controller: if the controller makes
 // no call, if no call returns, if no call follows the first change by Steps, or if the
@@ -454,18 +453,6 @@ func (p plan) strings() []string {
 	return texts
 }
 
-func (p plan) decide(at point) Fault {
-	for _, i := range p {
-		if i.place == at.place {
-			return i.fault
-		}
-	}
-	return ""
-}
-
-// noFault is the plan without any.
-func noFault(point) Fault { return "" }
-
 // explore plays all plans, or those until one fails.
 func (x *explorer) explore() *Report {
 	watchSignals()
@@ -536,7 +523,7 @@ func (x *explorer) findFirst() *Finding {
 	if f := x.playSingles(singles); f != nil || x.stopped() {
 		return f
 	}
-	if f := x.playMore(); f != nil || x.budget != 0 {
+	if f := x.playPairs(); f != nil || x.budget != 0 {
 		return f
 	}
 	for i, p := range x.known {
@@ -557,7 +544,7 @@ func (x *explorer) playKnown() *Finding {
 		if p.general() || x.immediate && slices.ContainsFunc(p, func(i injection) bool { return i.fault.takesTime() }) {
 			continue // no call takes time now
 		}
-		o := x.perform(x.report.Plans+1, p.decide)
+		o := x.perform(x.report.Plans+1, p)
 		x.report.Plans++
 		if x.stops(o) {
 			return nil
@@ -624,7 +611,7 @@ func firstLine(text string) string {
 // withoutFaults plays the plan without faults, twice: what differs then would be taken
 // for the work of a fault.
 func (x *explorer) withoutFaults() (*outcome, *Finding) {
-	clean := x.perform(x.report.Plans+1, noFault)
+	clean := x.perform(x.report.Plans+1, nil)
 	x.report.Plans++
 	if x.stops(clean) {
 		return nil, nil
@@ -632,7 +619,7 @@ func (x *explorer) withoutFaults() (*outcome, *Finding) {
 	if clean.failure != "" {
 		return nil, x.reduce(nil, clean)
 	}
-	again := x.perform(x.report.Plans+1, noFault)
+	again := x.perform(x.report.Plans+1, nil)
 	x.report.Plans++
 	if x.stops(again) {
 		return nil, nil
@@ -651,7 +638,7 @@ func (x *explorer) withoutFaults() (*outcome, *Finding) {
 		return nil, x.finding(nil, clean)
 	}
 	if x.patterns = patternsOf(clean.points, again.points); len(x.patterns) > 0 {
-		clean = x.perform(x.report.Plans+1, noFault)
+		clean = x.perform(x.report.Plans+1, nil)
 		x.report.Plans++
 		if x.stops(clean) {
 			return nil, nil
@@ -708,11 +695,11 @@ func (x *explorer) playSingles(singles []injection) *Finding {
 	x.first = make([]single, len(singles))
 	most := min(secondMax, max(2, secondsMax/max(1, len(singles))))
 	came := make([]bool, len(singles))
-	f, played := x.batch(func(i int) *trial {
+	f, played := x.batch(func(i int) plan {
 		if i >= len(singles) || i >= x.enough && x.spent(i) {
 			return nil
 		}
-		return &trial{plan: plan{singles[i]}}
+		return plan{singles[i]}
 	}, func(i int, o *outcome) {
 		came[i] = len(o.happened) > 0
 		if o.known {
@@ -751,32 +738,15 @@ func (x *explorer) spent(n int) bool {
 	return x.plans != 0 && x.report.Plans+n >= x.plans || x.budget != 0 && time.Since(x.begun) >= x.budget
 }
 
-// playMore plays pairs of faults, and plans of more between them, as long as it may.
-func (x *explorer) playMore() *Finding {
-	if len(x.first) == 0 {
-		return nil
-	}
-	isPair := map[int]bool{}
-	f, played := x.batch(func(i int) *trial {
+// playPairs plays pairs of faults, as long as it may.
+func (x *explorer) playPairs() *Finding {
+	f, played := x.batch(func(i int) plan {
 		if x.spent(i) {
 			return nil
 		}
-		if i%4 != 3 { // pairs may take all the time that there is
-			if p := x.pair(); p != nil {
-				isPair[i] = true
-				return &trial{plan: p}
-			}
-		}
-		return &trial{draw: x.dice(i)}
+		return x.pair()
 	}, nil)
-	for i := range played {
-		if isPair[i] {
-			x.report.Pairs++
-		} else {
-			x.report.Many++
-		}
-	}
-	x.report.PairsLeft = x.pairs - x.report.Pairs
+	x.report.Pairs, x.report.PairsLeft = played, x.pairs-played
 	return f
 }
 
@@ -784,7 +754,7 @@ func (x *explorer) playMore() *Finding {
 // them in their order, so that it is the same however many processors there are. It
 // returns how many were played up to there. Each call of next comes after the one
 // before.
-func (x *explorer) batch(next func(i int) *trial, passed func(i int, o *outcome)) (f *Finding, played int) {
+func (x *explorer) batch(next func(i int) plan, passed func(i int, o *outcome)) (f *Finding, played int) {
 	var (
 		mu     sync.Mutex
 		taken  int
@@ -793,7 +763,7 @@ func (x *explorer) batch(next func(i int) *trial, passed func(i int, o *outcome)
 	perform := func() {
 		for {
 			mu.Lock()
-			var one *trial
+			var one plan
 			i := taken
 			if len(failed) == 0 && !x.stopped() {
 				one = next(i)
@@ -804,7 +774,7 @@ func (x *explorer) batch(next func(i int) *trial, passed func(i int, o *outcome)
 			}
 			taken++
 			mu.Unlock()
-			o := x.performWith(&play{explorer: x, number: x.report.Plans + 1 + i, trial: *one, clean: x.clean})
+			o := x.performWith(&play{explorer: x, number: x.report.Plans + 1 + i, plan: one, clean: x.clean})
 			mu.Lock()
 			o.known = o.failure != "" && x.isKnown(o.happened, o.failure)
 			if x.stops(o) {
@@ -876,36 +846,6 @@ func (x *explorer) pair() plan {
 	return nil
 }
 
-// dice decides by a hash of the place, so that it is the same in any order.
-func (x *explorer) dice(number int) func(point) Fault {
-	left, rate, outages := 2+number%7, 2<<(number/4%4), 0
-	return func(at point) Fault {
-		if left == 0 || at.idle {
-			return ""
-		}
-		h := fnv.New64a()
-		fmt.Fprint(h, number, at.place)
-		random := rand.New(rand.NewPCG(x.seed, h.Sum64()))
-		if random.IntN(rate) > 0 {
-			return ""
-		}
-		at.stale, at.behind = true, true // perhaps
-		here := []point{at}
-		options := slices.Concat(x.faults(here, shortFaults), x.faults(here, ownFaults), x.faults(here, longFaults))
-		if len(options) == 0 {
-			return ""
-		}
-		f := options[random.IntN(len(options))].fault
-		if f.outage() {
-			if outages++; outages > 1 {
-				return ""
-			}
-		}
-		left--
-		return f
-	}
-}
-
 func shortFaults(p point) []Fault { return faultsOf[p.kind] }
 func ownFaults(p point) []Fault   { return p.own }
 func longFaults(p point) []Fault  { return longFaultsOf[p.kind] }
@@ -934,39 +874,18 @@ func ownOf[F any](x *explorer, has map[Fault]F) (all []Fault) {
 }
 
 // perform plays one plan.
-func (x *explorer) perform(number int, draw func(point) Fault) *outcome {
-	return x.performWith(&play{explorer: x, number: number, trial: trial{draw: draw}, clean: x.clean})
-}
-
-// A trial is a plan, or draws its faults where they can be.
-type trial struct {
-	plan plan
-	draw func(point) Fault // nil if it is a plan
+func (x *explorer) perform(number int, faults plan) *outcome {
+	return x.performWith(&play{explorer: x, number: number, plan: faults, clean: x.clean})
 }
 
 // decide returns the fault of a place. Where each call is let through as it is made, none
 // may let time pass, because its caller may hold a mutex.
-func (p *play) decide(at point) Fault {
-	f := p.trial.decide(at)
-	if p.immediate && f.takesTime() {
+func (p *play) decide(at place) Fault {
+	i := slices.IndexFunc(p.plan, func(i injection) bool { return i.place == at })
+	if i < 0 || p.immediate && p.plan[i].fault.takesTime() {
 		return ""
 	}
-	return f
-}
-
-func (t trial) decide(at point) Fault {
-	if t.draw != nil {
-		return t.draw(at)
-	}
-	return t.plan.decide(at)
-}
-
-// String is for tracebacks.
-func (t trial) String() string {
-	if t.draw != nil {
-		return "drawn by Seed"
-	}
-	return fmt.Sprintf("%q", t.plan.strings())
+	return p.plan[i].fault
 }
 
 func (x *explorer) performWith(p *play) *outcome {
@@ -974,7 +893,7 @@ func (x *explorer) performWith(p *play) *outcome {
 	done := make(chan any, 1)
 	go func() {
 		defer func() { done <- recover() }()
-		labels := pprof.Labels("explore", fmt.Sprintf("%s, plan %d: %v", x.t.Name(), p.number, p.trial))
+		labels := pprof.Labels("explore", fmt.Sprintf("%s, plan %d: %q", x.t.Name(), p.number, p.plan.strings()))
 		pprof.Do(context.Background(), labels, func(context.Context) { p.perform(x.t) })
 	}()
 	timer := time.NewTicker(x.hang / hangLooks)
@@ -1014,7 +933,7 @@ func (x *explorer) performWith(p *play) *outcome {
 
 // again plays the plan of Replay.
 func (x *explorer) again() *Finding {
-	o := x.performWith(&play{explorer: x, trial: trial{plan: x.replay}, clean: x.clean})
+	o := x.perform(0, x.replay)
 	x.report.Plans++
 	if x.stops(o) {
 		return nil
@@ -1031,55 +950,25 @@ func (x *explorer) again() *Finding {
 	return x.finding(x.replay, o)
 }
 
-// reduce makes a finding of a plan that fails: it leaves out the faults without which it
-// fails too, and sees whether it fails again.
+// reduce makes a finding of a plan that fails: it leaves out a fault without which it fails
+// too, and sees whether it fails again.
 func (x *explorer) reduce(p plan, o *outcome) *Finding {
-	number := x.report.Plans
 	if o.hung || o.locked {
-		f := x.finding(p, o)
-		f.Number = number
-		return f
+		return x.finding(p, o)
 	}
-	p = slices.Clone(p)
-	for i := 0; i < len(p) && len(p) > 1; {
-		if smaller, outcome := x.smaller(p, o, i); outcome != nil {
-			p, o, i = smaller, outcome, 0
-		} else {
-			i++
+	for i := 0; i < len(p) && len(p) > 1; i++ {
+		smaller := slices.Delete(slices.Clone(p), i, i+1)
+		if one := x.perform(0, smaller); one.failure != "" && !one.hung && !one.locked {
+			p, o = slices.Clone(one.happened), one // what did not come is not needed
 		}
 	}
-	again := x.performWith(&play{explorer: x, trial: trial{plan: p}, clean: x.clean})
-	f := x.finding(p, again)
-	if again.failure == "" {
-		f = x.finding(p, o)
-		f.Differs = differs(lines(o.journal), lines(again.journal))
+	again := x.perform(0, p)
+	if again.failure != "" {
+		return x.finding(p, again)
 	}
-	f.Number = number
+	f := x.finding(p, o)
+	f.Differs = differs(lines(o.journal), lines(again.journal))
 	return f
-}
-
-// smaller returns a plan that fails without the fault at i, and its outcome; or nil.
-// Without that fault the places of those that follow may have other numbers. So they are
-// tried where they were; and then each so many places after the one before it as it was,
-// the first of them where it was, or so many places after what is before it now.
-func (x *explorer) smaller(p plan, o *outcome, i int) (plan, *outcome) {
-	rest := slices.Delete(slices.Clone(p), i, i+1)
-	since := make([]int, len(rest))
-	for j, one := range rest {
-		k := slices.IndexFunc(o.points, func(at point) bool { return at.place == one.place })
-		since[j] = o.points[k].since
-	}
-	renumbered := func(from int) func(point) Fault {
-		return rest.inOrder(func(j int, at point) bool {
-			return j < from && at.nth == rest[j].nth || j >= from && at.since == since[j]
-		})
-	}
-	for _, decide := range []func(point) Fault{rest.decide, renumbered(i + 1), renumbered(i)} {
-		if o := x.perform(0, decide); o.failure != "" && !o.hung && !o.locked {
-			return slices.Clone(o.happened), o // what did not come is not needed
-		}
-	}
-	return nil, nil
 }
 
 // isStateAt reports whether the world without faults is in this state at a time after the
@@ -1089,19 +978,6 @@ func (x *explorer) isStateAt(end time.Duration, state string) bool {
 		return false
 	}
 	return x.performWith(&play{explorer: x, until: end}).state == state
-}
-
-// inOrder decides for one fault of p after the other, at the place that is said to be
-// that of the jth, of those of its name.
-func (p plan) inOrder(isPlace func(j int, at point) bool) func(point) Fault {
-	j := 0
-	return func(at point) Fault {
-		if j == len(p) || at.what != p[j].what || !isPlace(j, at) {
-			return ""
-		}
-		j++
-		return p[j-1].fault
-	}
 }
 
 func (x *explorer) finding(p plan, o *outcome) *Finding {

@@ -462,6 +462,8 @@ func TestFaultsThatOneKindFinds(t *testing.T) {
 				t.Errorf("%s: exploring its correct twin finds something:\n%s", name, r.Found)
 			case faulty && (r.Found == nil || strings.Join(r.Found.Plan, "; ") != c.plan || !strings.HasPrefix(r.Found.Failure, c.fails)):
 				t.Errorf("%s: exploring finds %v, want %s and %q", name, r.Found, c.plan, c.fails)
+			case faulty && len(r.Found.Plan) == 2 && !strings.HasPrefix(r.Found.String(), "it fails with 2 faults, but not if one of them is left out, found in plan "):
+				t.Errorf("%s: the story of two faults is\n%s", name, r.Found)
 			case c.plan != "" && faulty: // and no other kind finds it
 				kind := r.Found.Plan[0][strings.LastIndex(r.Found.Plan[0], ": ")+2:]
 				s.Without = append(s.Without, Fault(kind))
@@ -568,7 +570,7 @@ func TestMutexHeldByABusyGoroutine(t *testing.T) {
 	setup, played := x.setup, make(chan *play, 1)
 	x.setup = func(p *play) { setup(p); played <- p }
 	ended := make(chan *outcome)
-	go func() { ended <- x.perform(0, noFault) }()
+	go func() { ended <- x.perform(0, nil) }()
 	p := <-played
 	isReady := func() bool {
 		p.mu.Lock()

@@ -88,7 +88,7 @@ type play struct {
 	check    func() error  // says what is wrong with the world
 	describe func() string // describes it
 	close    func()        // ends it
-	trial                  // decides about the faults
+	plan     plan          // its faults
 	within   time.Duration
 	clean    *outcome      // of the plan without faults; nil if this is that
 	until    time.Duration // it lasts until then at least

@@ -20,7 +20,6 @@ type Report struct {
 	Plans     int      // played, up to the plan that fails, without those that make it smaller
 	Singles   int      // plans of one fault among them
 	Pairs     int      // plans of two faults
-	Many      int      // plans of more faults
 	LeftOut   int      // single faults that were not tried
 	NeverCame []string // single faults whose call or event did not occur when they were tried
 	Held      string   // a call over which the controller holds a mutex; see Run
@@ -87,8 +86,8 @@ const stateMax = 10
 // String says how much was tried, and what was not.
 func (r *Report) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d plans in %v, %.0f a second: %d of one fault, %d of two, %d of more",
-		r.Plans, r.Took.Round(time.Millisecond), float64(r.Plans)/r.Took.Seconds(), r.Singles, r.Pairs, r.Many)
+	fmt.Fprintf(&b, "%d plans in %v, %.0f a second: %d of one fault, %d of two",
+		r.Plans, r.Took.Round(time.Millisecond), float64(r.Plans)/r.Took.Seconds(), r.Singles, r.Pairs)
 	if !r.all || r.Singles+r.LeftOut == 0 {
 		return b.String()
 	}
@@ -105,7 +104,7 @@ func (r *Report) String() string {
 		fmt.Fprintf(&b, "\nNOT TRIED: the end of %d plans in which log.Fatal ends the process while that holds a mutex, which stops the clock of a bubble", r.locked)
 	}
 	if r.PairsLeft > 0 {
-		fmt.Fprintf(&b, "\nNOT TRIED: %d of %d pairs of faults, and most plans of more", r.PairsLeft, r.Pairs+r.PairsLeft)
+		fmt.Fprintf(&b, "\nNOT TRIED: %d of %d pairs of faults", r.PairsLeft, r.Pairs+r.PairsLeft)
 	}
 	if r.Known > 0 {
 		fmt.Fprintf(&b, "\n%d plans failed by the faults of Scenario.Known, or like a finding before them", r.Known)

@@ -72,9 +72,9 @@ func (s *Environment[T]) Redeploy() { s.env.Redeploy() }
 func (s *Environment[T]) Note(text string) { s.env.Note(text) }
 
 // Explore plays a scenario without faults, then with each single fault at each call and
-// event, then with pairs of faults and with more faults, as [explore.Run] does. The test
-// fails at the first plan after which the world is not in the expected state. It prints a
-// story: the smallest plan that fails, with its journal.
+// event, then with pairs of faults, as [explore.Run] does. The test fails at the first plan
+// after which the world is not in the expected state. It prints a story: the smallest plan that
+// fails, with its journal.
 //
 // A plan fails in the cases of [explore.Run], and in two more: an item has work left an
 // hour after the last fault (see Within), or an event was enqueued and no run followed.

@@ -457,11 +457,10 @@ func (p plan) strings() []string {
 func (x *explorer) explore() *Report {
 	watchSignals()
 	defer divert(x)()
-	x.report.Found = x.find()
-	x.report.all = x.report.Found == nil
-	if x.report.Found != nil && len(x.report.Findings) == 0 {
-		x.report.Findings = []*Finding{x.report.Found}
-	} else if len(x.report.Findings) > 0 {
+	if f := x.find(); f != nil && !slices.Contains(x.report.Findings, f) {
+		x.report.Findings = append(x.report.Findings, f)
+	}
+	if x.report.all = len(x.report.Findings) == 0; !x.report.all {
 		x.report.Found = x.report.Findings[0]
 	}
 	x.report.Took = time.Since(x.begun)
@@ -480,7 +479,7 @@ var watchSignals = sync.OnceFunc(func() {
 // each call through as soon as it is made.
 func (x *explorer) find() *Finding {
 	f := x.findFirst()
-	if x.report.Held != "" && !x.immediate {
+	if x.report.Held != "" {
 		x.immediate, x.clean, x.patterns, x.pairs, x.round, x.turn = true, nil, nil, 0, 0, 0
 		x.report = Report{Held: x.report.Held}
 		x.without = append(x.without, Slow, NoAnswer)
@@ -491,7 +490,7 @@ func (x *explorer) find() *Finding {
 
 func (x *explorer) findFirst() *Finding {
 	clean, f := x.withoutFaults()
-	if f != nil || x.stopped() {
+	if f != nil {
 		return f
 	}
 	x.clean = clean
@@ -517,10 +516,10 @@ func (x *explorer) findFirst() *Finding {
 		clean.failure = "Without excludes each fault that the calls and events of this scenario can have, so nothing is tried"
 		return x.finding(nil, clean)
 	}
-	if f := x.playKnown(); f != nil || x.stopped() {
+	if f := x.playKnown(); f != nil {
 		return f
 	}
-	if f := x.playSingles(singles); f != nil || x.stopped() {
+	if f := x.playSingles(singles); f != nil {
 		return f
 	}
 	if f := x.playPairs(); f != nil || x.budget != 0 {
@@ -535,22 +534,14 @@ func (x *explorer) findFirst() *Finding {
 	return nil
 }
 
-// stopped reports whether exploring begins again, because of a mutex.
-func (x *explorer) stopped() bool { return x.report.Held != "" && !x.immediate }
-
 // playKnown plays the plans of Known, each of which must fail.
 func (x *explorer) playKnown() *Finding {
 	for _, p := range x.known {
 		if p.general() || x.immediate && slices.ContainsFunc(p, func(i injection) bool { return i.fault.takesTime() }) {
 			continue // no call takes time now
 		}
-		o := x.perform(x.report.Plans+1, p)
-		x.report.Plans++
-		if x.stops(o) {
-			return nil
-		}
-		if o.failure == "" {
-			o.failure = "this plan of Known does not fail any more: take it out of the list"
+		if o := x.one(p); o.failure == "" || o.held != "" {
+			o.failure = cmp.Or(o.failure, "this plan of Known does not fail any more: take it out of the list")
 			return x.finding(p, o)
 		}
 	}
@@ -611,19 +602,11 @@ func firstLine(text string) string {
 // withoutFaults plays the plan without faults, twice: what differs then would be taken
 // for the work of a fault.
 func (x *explorer) withoutFaults() (*outcome, *Finding) {
-	clean := x.perform(x.report.Plans+1, nil)
-	x.report.Plans++
-	if x.stops(clean) {
-		return nil, nil
-	}
+	clean := x.one(nil)
 	if clean.failure != "" {
 		return nil, x.reduce(nil, clean)
 	}
-	again := x.perform(x.report.Plans+1, nil)
-	x.report.Plans++
-	if x.stops(again) {
-		return nil, nil
-	}
+	again := x.one(nil)
 	switch {
 	case again.failure != "":
 		again.failure = "the scenario without faults passes, and fails when it is played again:\n" + again.failure
@@ -638,26 +621,17 @@ func (x *explorer) withoutFaults() (*outcome, *Finding) {
 		return nil, x.finding(nil, clean)
 	}
 	if x.patterns = patternsOf(clean.points, again.points); len(x.patterns) > 0 {
-		clean = x.perform(x.report.Plans+1, nil)
-		x.report.Plans++
-		if x.stops(clean) {
-			return nil, nil
-		}
-		if clean.failure != "" {
+		if clean = x.one(nil); clean.failure != "" {
 			return nil, x.reduce(nil, clean)
 		}
 	}
 	return clean, nil
 }
 
-// stops notes that a plan stood still because of a mutex, and reports whether exploring
-// begins again.
-func (x *explorer) stops(o *outcome) bool {
-	if o.held == "" || x.immediate {
-		return false
-	}
-	x.report.Held = o.held
-	return true
+// one plays one plan and counts it.
+func (x *explorer) one(p plan) *outcome {
+	x.report.Plans++
+	return x.perform(x.report.Plans, p)
 }
 
 // singles lists all single faults, in the order in which they are tried.
@@ -692,21 +666,23 @@ var (
 
 // playSingles plays each of them alone.
 func (x *explorer) playSingles(singles []injection) *Finding {
-	x.first = make([]single, len(singles))
+	x.first = nil
 	most := min(secondMax, max(2, secondsMax/max(1, len(singles))))
-	came := make([]bool, len(singles))
+	begin := x.report.Plans
 	f, played := x.batch(func(i int) plan {
-		if i >= len(singles) || i >= x.enough && x.spent(i) {
+		if i >= len(singles) || i >= x.enough && x.spent(begin+i) {
 			return nil
 		}
 		return plan{singles[i]}
 	}, func(i int, o *outcome) {
-		came[i] = len(o.happened) > 0
-		if o.known {
+		if len(o.happened) == 0 {
+			x.report.NeverCame = append(x.report.NeverCame, singles[i].String())
+		}
+		if o.failure != "" { // known, or a finding
 			return
 		}
-		if s := &x.report.slowest; o.recovery > s.took || o.recovery == s.took && i < s.number {
-			*s = recovery{o.recovery, x.within, i, singles[i].String()}
+		if o.recovery > x.report.slowest.took {
+			x.report.slowest = recovery{o.recovery, x.within, singles[i].String()}
 		}
 		rest := o.points[min(o.after, len(o.points)):]
 		next := append(x.faults(rest, shortFaults), x.faults(rest, ownFaults)...)
@@ -716,32 +692,22 @@ func (x *explorer) playSingles(singles []injection) *Finding {
 			random.Shuffle(len(next), func(i, j int) { next[i], next[j] = next[j], next[i] })
 		}
 		x.pairs += len(next)
-		x.first[i] = single{singles[i], slices.Clone(next[:min(len(next), most)])}
+		x.first = append(x.first, single{singles[i], slices.Clone(next[:min(len(next), most)])})
 	})
-	x.first = x.first[:played]
-	x.report.Singles = played
-	if f != nil {
-		return f
-	}
-	x.report.LeftOut = len(singles) - played
-	for i := range played {
-		if !came[i] {
-			x.report.NeverCame = append(x.report.NeverCame, singles[i].String())
-		}
-	}
-	return nil
+	x.report.Singles, x.report.LeftOut = played, len(singles)-played
+	return f
 }
 
-// spent reports whether the limits allow no further plan, when so many were played in
-// this batch.
-func (x *explorer) spent(n int) bool {
-	return x.plans != 0 && x.report.Plans+n >= x.plans || x.budget != 0 && time.Since(x.begun) >= x.budget
+// spent reports whether the limits allow no further plan after so many.
+func (x *explorer) spent(plans int) bool {
+	return x.plans != 0 && plans >= x.plans || x.budget != 0 && time.Since(x.begun) >= x.budget
 }
 
 // playPairs plays pairs of faults, as long as it may.
 func (x *explorer) playPairs() *Finding {
+	begin := x.report.Plans
 	f, played := x.batch(func(i int) plan {
-		if x.spent(i) {
+		if x.spent(begin + i) {
 			return nil
 		}
 		return x.pair()
@@ -750,83 +716,57 @@ func (x *explorer) playPairs() *Finding {
 	return f
 }
 
-// batch plays the plans that next returns, until that is nil or one fails: the first of
-// them in their order, so that it is the same however many processors there are. It
-// returns how many were played up to there. Each call of next comes after the one
-// before.
+// batch plays the plans that next returns, until that is nil or one fails. Several are played
+// at the same time, and their outcomes are taken in the order of the plans, so that the first
+// one that fails is the same however many processors there are. It returns how many plans were
+// played up to there.
 func (x *explorer) batch(next func(i int) plan, passed func(i int, o *outcome)) (f *Finding, played int) {
-	var (
-		mu     sync.Mutex
-		taken  int
-		failed = map[int]*outcome{}
-	)
-	perform := func() {
-		for {
-			mu.Lock()
-			var one plan
-			i := taken
-			if len(failed) == 0 && !x.stopped() {
-				one = next(i)
-			}
-			if one == nil {
-				mu.Unlock()
-				return
-			}
-			taken++
-			mu.Unlock()
-			o := x.performWith(&play{explorer: x, number: x.report.Plans + 1 + i, plan: one, clean: x.clean})
-			mu.Lock()
-			o.known = o.failure != "" && x.isKnown(o.happened, o.failure)
-			if x.stops(o) {
-				mu.Unlock()
-				return
-			}
-			if o.failure != "" && !o.known {
-				failed[i] = o
-			} else if passed != nil {
-				passed(i, o)
-			}
-			if o.known {
-				x.report.Known++
-			}
-			if o.locked {
-				x.report.locked++
-			}
-			mu.Unlock()
+	var ahead []chan *outcome // of the plans from i on
+	defer func() {
+		for _, done := range ahead {
+			<-done
 		}
-	}
-	begin := x.report.Plans
-	for {
-		var work sync.WaitGroup
-		for range x.workers {
-			work.Go(perform)
+	}()
+	begin, places := x.report.Plans, make(chan struct{}, x.workers)
+	for i, last := 0, false; ; i++ {
+		for !last && len(ahead) < 2*x.workers-1 { // so that one that takes long holds up no other
+			one := next(i + len(ahead))
+			if last = one == nil; last {
+				break
+			}
+			done, number := make(chan *outcome, 1), begin+i+len(ahead)+1
+			ahead = append(ahead, done)
+			go func() {
+				places <- struct{}{}
+				done <- x.perform(number, one)
+				<-places
+			}()
 		}
-		work.Wait()
-		for _, i := range slices.Sorted(maps.Keys(failed)) {
-			x.report.Plans = begin + i + 1
-			o := failed[i]
-			if o.known = x.isKnown(o.happened, o.failure); !o.known { // by a finding of these
-				f := x.reduce(o.happened, o)
-				if o.known = x.isKnown(f.faults, f.Failure); !o.known { // in other places, until it was reduced
-					x.report.Findings = append(x.report.Findings, f)
-					if !x.all || len(x.report.Findings) == findingsMax {
-						return f, i + 1
-					}
+		if len(ahead) == 0 {
+			return nil, i
+		}
+		o := <-ahead[0]
+		ahead = ahead[1:]
+		x.report.Plans = begin + i + 1
+		if o.locked {
+			x.report.locked++
+		}
+		known := o.failure != "" && x.isKnown(o.happened, o.failure)
+		if o.failure != "" && !known {
+			f := x.reduce(o.happened, o)
+			if known = x.isKnown(f.faults, f.Failure); !known { // in other places, until it was reduced
+				x.report.Findings = append(x.report.Findings, f)
+				if !x.all || o.held != "" || len(x.report.Findings) == findingsMax {
+					return f, i + 1
 				}
 			}
-			if o.known {
-				x.report.Known++
-			}
-			if o.known = true; passed != nil {
-				passed(i, o)
-			}
 		}
-		x.report.Plans = begin
-		if len(failed) == 0 {
-			x.report.Plans += taken
-			return nil, taken
+		if known {
+			x.report.Known++
 		}
-		clear(failed)
+		if passed != nil {
+			passed(i, o)
+		}
 	}
 }
 
@@ -933,11 +873,7 @@ func (x *explorer) performWith(p *play) *outcome {
 
 // again plays the plan of Replay.
 func (x *explorer) again() *Finding {
-	o := x.perform(0, x.replay)
-	x.report.Plans++
-	if x.stops(o) {
-		return nil
-	}
+	o := x.one(x.replay)
 	x.report.journal = o.journal
 	for _, i := range x.replay {
 		if o.failure == "" && !slices.Contains(o.happened, i) {
@@ -981,6 +917,9 @@ func (x *explorer) isStateAt(end time.Duration, state string) bool {
 }
 
 func (x *explorer) finding(p plan, o *outcome) *Finding {
+	if o.held != "" {
+		x.report.Held = o.held // so find begins again
+	}
 	return &Finding{
 		faults: p, Plan: p.strings(), Failure: o.failure, Journal: lines(o.journal), Number: x.report.Plans, Hung: o.hung,
 		rest: o.rest,

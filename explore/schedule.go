@@ -59,7 +59,6 @@ type outcome struct {
 	restless string // it is that there is no rest; "" if there is
 	hung     bool   // the plan did not end
 	held     string // the call during which a mutex is held, so that the plan stands still
-	known    bool   // it failed by the faults of Scenario.Known
 	locked   bool   // it was given up: log.Fatal ended the process while that held a mutex
 	state    string // of the world at the end
 	phases   []phase

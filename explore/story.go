@@ -43,7 +43,6 @@ type Report struct {
 // after a single fault and the end of Steps, as Scenario.Within counts it.
 type recovery struct {
 	took, within time.Duration
-	number       int // of the fault
 	fault        string
 }
 

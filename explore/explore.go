@@ -857,16 +857,9 @@ func (x *explorer) performWith(p *play) *outcome {
 			was, idle = is, 0
 			continue
 		}
-		if idle++; idle == hangLooks {
-			return p.hung(x.hang)
-		}
-		if idle > 1 && p.exited.Load() { // the process may have held a mutex, which no goroutine unlocks
-			if o := p.lockedForEver(); o != nil {
-				return o
-			}
-		}
-		if held := p.heldCall(); held != "" && idle > hangLooks/10 && !x.immediate {
-			return &outcome{held: held, hung: true, failure: "a mutex is held over a call"}
+		idle++
+		if o := p.stuck(idle); o != nil {
+			return o
 		}
 	}
 }
@@ -889,12 +882,12 @@ func (x *explorer) again() *Finding {
 // reduce makes a finding of a plan that fails: it leaves out a fault without which it fails
 // too, and sees whether it fails again.
 func (x *explorer) reduce(p plan, o *outcome) *Finding {
-	if o.hung || o.locked {
+	if o.hung {
 		return x.finding(p, o)
 	}
 	for i := 0; i < len(p) && len(p) > 1; i++ {
 		smaller := slices.Delete(slices.Clone(p), i, i+1)
-		if one := x.perform(0, smaller); one.failure != "" && !one.hung && !one.locked {
+		if one := x.perform(0, smaller); one.failure != "" && !one.hung {
 			p, o = slices.Clone(one.happened), one // what did not come is not needed
 		}
 	}

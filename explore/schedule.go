@@ -58,8 +58,8 @@ type outcome struct {
 	differs  bool   // it is that the world is another one
 	restless string // it is that there is no rest; "" if there is
 	hung     bool   // the plan did not end
-	held     string // the call during which a mutex is held, so that the plan stands still
-	locked   bool   // it was given up: log.Fatal ended the process while that held a mutex
+	held     string // it hung during this call, over which a mutex is held
+	locked   bool   // it hung because log.Fatal ended the process while that held a mutex
 	state    string // of the world at the end
 	phases   []phase
 	points   []point
@@ -431,41 +431,36 @@ func (p *play) finish() {
 	}
 }
 
-// hung is the outcome of a plan in which no goroutine makes progress.
-func (p *play) hung(after time.Duration) *outcome {
-	o, bubble := outcome{hung: true}, ""
+// stuck returns the outcome of a plan in which nothing has gone on for so many looks, if nothing
+// can; else nil.
+func (p *play) stuck(looks int) *outcome {
+	o, bubble, held := &outcome{hung: true}, "", ""
 	if p.mu.TryLock() { // no goroutine locks it for long, but a fault has stopped one
-		o.journal, o.happened = slices.Clone(p.outcome.journal), slices.Clone(p.outcome.happened)
+		o.failure, o.journal, o.happened = p.outcome.failure, slices.Clone(p.outcome.journal), slices.Clone(p.outcome.happened)
 		bubble = p.bubble
+		if waiting := append(slices.Clone(p.callers), p.slow...); len(waiting) > 0 && looks > hangLooks/10 && !p.immediate {
+			held = "call " + waiting[0].op
+		}
 		p.mu.Unlock()
 	}
-	busy := busyOf(bubble)
-	o.failure = fmt.Sprintf("it hangs: for %v of the real clock nothing goes on, since these goroutines neither end nor wait for something of the plan.%s\n%s",
-		after, reasonOf(busy), strings.Join(busy, "\n\n"))
-	return &o
-}
-
-// lockedForEver returns the outcome of a plan in which nothing can go on because goroutines
-// wait for a mutex; nil if something can.
-func (p *play) lockedForEver() *outcome {
-	if !p.mu.TryLock() {
+	exited := looks > 1 && bubble != "" && p.exited.Load() // the process may have held a mutex, which no goroutine unlocks
+	if !exited && held == "" && looks < hangLooks {
 		return nil
 	}
-	o := &outcome{failure: p.outcome.failure, locked: true, happened: slices.Clone(p.outcome.happened), journal: slices.Clone(p.outcome.journal)}
-	bubble := p.bubble
-	p.mu.Unlock()
-	if !waitForMutexes(bubble) {
+	busy := busyOf(bubble)
+	mutexes := len(busy) > 0 && !slices.ContainsFunc(busy, func(stack string) bool { return !waitsForMutex(stack) })
+	switch {
+	case mutexes && exited:
+		o.locked = true
+	case mutexes && held != "":
+		return &outcome{hung: true, held: held, failure: "a mutex is held over a call"}
+	case looks < hangLooks:
 		return nil
+	default:
+		o.failure = fmt.Sprintf("it hangs: for %v of the real clock nothing goes on, since these goroutines neither end nor wait for something of the plan.%s\n%s",
+			p.hang, reasonOf(busy), strings.Join(busy, "\n\n"))
 	}
 	return o
-}
-
-// waitForMutexes reports whether all goroutines that stop the clock of a bubble wait for a
-// mutex, and there are such goroutines. The caller does not hold play.mu, for which they
-// might wait.
-func waitForMutexes(bubble string) bool {
-	busy := busyOf(bubble)
-	return len(busy) > 0 && !slices.ContainsFunc(busy, func(stack string) bool { return !waitsForMutex(stack) })
 }
 
 // busyOf returns the stacks of the goroutines that stop the clock of a bubble.
@@ -504,20 +499,6 @@ func reasonOf(stacks []string) string {
 		reason += " One runs: a loop without a call needs Process.Step, or a pause."
 	}
 	return reason
-}
-
-// heldCall returns a call that waits for its turn while nothing goes on, because the other
-// goroutines wait for mutexes; "" if there is none.
-func (p *play) heldCall() string {
-	if !p.mu.TryLock() {
-		return ""
-	}
-	waiting, bubble := append(slices.Clone(p.callers), p.slow...), p.bubble
-	p.mu.Unlock()
-	if len(waiting) == 0 || !waitForMutexes(bubble) {
-		return ""
-	}
-	return "call " + waiting[0].op
 }
 
 var bubblePattern = regexp.MustCompile(`synctest bubble \d+\]`)

@@ -248,12 +248,6 @@ var errStopped = fmt.Errorf("explore: the process has to stop: %w", context.Canc
 // errDied is what the calls of a process return after its end.
 var errDied = errors.New("explore: the process has died")
 
-// A lostAnswer is the error of a call that had its effect.
-type lostAnswer struct{}
-
-func (*lostAnswer) Error() string { return ErrInjected.Error() }
-func (*lostAnswer) Unwrap() error { return ErrInjected }
-
 // decideLocked notes that a place is reached, and decides which fault is injected there.
 // Of the places of one name that are reached while nothing changes, the first few are
 // enough, and the last one: see newPlaces.
@@ -469,7 +463,7 @@ func (p *play) goOn(r *request) error {
 	}
 	switch r.fault {
 	case AnswerLost:
-		return &lostAnswer{}
+		return ErrInjected
 	case DiesBefore, DiesAfter:
 		r.found = nil
 		p.kill(proc)

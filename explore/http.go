@@ -203,24 +203,6 @@ func (y *reply) lasts() bool {
 	return y.stream == nil && y.Status != http.StatusPartialContent && y.Status != http.StatusNotModified && y.Status != http.StatusPreconditionFailed
 }
 
-// faults returns what happens to the request by a fault in place of its handler.
-func (x *exchange) faults() map[Fault]func() (any, error) {
-	own := map[Fault]func() (any, error){
-		Unreachable: func() (any, error) { return nil, errUnreachable },
-		BodyCut: func() (any, error) {
-			found, err := x.serve(x.handler)
-			if x.hasBody() { // a handler may abort its response
-				x.got.cut = true
-			}
-			return found, err
-		},
-	}
-	for f, h := range x.own {
-		own[f] = func() (any, error) { return x.serve(h) }
-	}
-	return own
-}
-
 // hasBody reports whether the reply has a body that can be cut.
 func (x *exchange) hasBody() bool {
 	return x.got != nil && len(x.got.Body) > 0 && x.r.Method != http.MethodHead

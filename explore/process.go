@@ -123,29 +123,39 @@ func (proc *Process) ReadAnyOr(ctx context.Context, op string, read func() (any,
 		panic(fmt.Sprintf("explore: ReadAny(%q) needs a context and a function, got nil", op))
 	}
 	r := &request{process: proc, ctx: ctx, op: op, kind: onRead}
-	r.effect = func() (err error) { r.found, err = read(); return err }
-	r.addFaults(own)
+	found := func(read func() (any, error)) func() error {
+		return func() (err error) { r.found, err = read(); return err }
+	}
+	r.effect, r.own = found(read), map[Fault]func() error{}
+	for f, read := range own {
+		r.own[f] = found(read)
+	}
 	r.exchanged()
 	err := proc.play.call(r)
 	return r.found, err
 }
 
-// addFaults adds what happens by faults in place of a read.
-func (r *request) addFaults(own map[Fault]func() (any, error)) {
-	r.own = maps.Clone(r.own)
-	for f, read := range own {
-		if r.own == nil {
-			r.own = map[Fault]func() error{}
-		}
-		r.own[f] = func() (err error) { r.found, err = read(); return err }
-	}
-}
-
 // exchanged adds the faults of a request of Transport, if that made this call.
 func (r *request) exchanged() {
-	if x, ok := r.ctx.Value(exchangeKey{}).(*exchange); ok && x.op == r.op {
-		r.web, x.process = x, r.process
-		r.addFaults(x.faults())
+	x, ok := r.ctx.Value(exchangeKey{}).(*exchange)
+	if !ok || x.op != r.op {
+		return
+	}
+	r.web, x.process = x, r.process
+	serve, own := r.effect, r.own
+	r.own = map[Fault]func() error{
+		Unreachable: func() error { return errUnreachable },
+		BodyCut: func() error {
+			err := serve()
+			if x.hasBody() { // a handler may abort its response
+				x.got.cut = true
+			}
+			return err
+		},
+	}
+	maps.Copy(r.own, own)
+	for f, h := range x.own {
+		r.own[f] = func() (err error) { r.found, err = x.serve(h); return err }
 	}
 }
 

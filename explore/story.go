@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -61,22 +60,13 @@ func (r *Report) Stories() string {
 	if len(r.Findings) > 1 {
 		fmt.Fprintf(&b, "%d findings; Scenario.Known takes what is in braces:\n", len(r.Findings))
 		for _, f := range r.Findings {
-			fmt.Fprintf(&b, "\t{%s}: %s\n", quoted(f.faults.generalized().strings()), firstLine(f.Failure))
+			fmt.Fprintf(&b, "\t%s: %s\n", strings.TrimPrefix(fmt.Sprintf("%#v", f.faults.generalized().strings()), "[]string"), firstLine(f.Failure))
 		}
 	}
 	for _, f := range r.Findings {
 		fmt.Fprintf(&b, "%s\n", f)
 	}
 	return strings.TrimSuffix(b.String(), "\n")
-}
-
-// quoted returns texts as a program has them in a list.
-func quoted(texts []string) string {
-	all := make([]string, len(texts))
-	for i, text := range texts {
-		all[i] = strconv.Quote(text)
-	}
-	return strings.Join(all, ", ")
 }
 
 // stateMax is the number of lines of a state in a report.
@@ -173,9 +163,9 @@ func (f *Finding) String() string {
 	switch {
 	case len(f.Plan) == 0:
 	case f.Differs != "":
-		fmt.Fprintf(&b, "Replay may play another one, with\n\tReplay: []string{%s},\n", quoted(f.Plan))
+		fmt.Fprintf(&b, "Replay may play another one, with\n\tReplay: %#v,\n", f.Plan)
 	default:
-		fmt.Fprintf(&b, "to play this plan alone, set\n\tReplay: []string{%s},\n", quoted(f.Plan))
+		fmt.Fprintf(&b, "to play this plan alone, set\n\tReplay: %#v,\n", f.Plan)
 	}
 	return b.String()
 }

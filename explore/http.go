@@ -293,6 +293,7 @@ func (x *exchange) handle(h http.Handler) (*reply, error) {
 				}
 			}
 			w.end(failed)
+			cancel()
 			done <- failed
 		}()
 		h.ServeHTTP(w, in)
@@ -305,34 +306,40 @@ func (x *exchange) handle(h http.Handler) (*reply, error) {
 	case x.caller != nil:
 		died = x.caller.Context().Done()
 	}
-	var late <-chan time.Time
-	for ended := x.r.Context().Done(); ; {
+	ended, dead, late := x.r.Context().Done(), died, (<-chan time.Time)(nil)
+	for {
 		select {
 		case failed := <-done:
-			cancel()
 			switch {
+			case w.writer != nil: // it is flushed too
 			case failed == any(http.ErrAbortHandler):
 				return nil, io.ErrUnexpectedEOF
 			case failed != nil:
 				panic(failed)
+			default:
+				return &reply{Status: w.status, Header: w.sent, Body: w.body.Bytes()}, nil
 			}
-			return &reply{Status: w.status, Header: w.sent, Body: w.body.Bytes()}, nil
 		case <-w.flushed:
-			stop := func() { cancel(); w.writer.CloseWithError(io.ErrUnexpectedEOF) }
-			s := &stream{r: w.reader, stop: stop}
-			s.stops = append(s.stops, context.AfterFunc(x.r.Context(), stop))
-			if x.caller != nil {
-				s.stops = append(s.stops, context.AfterFunc(x.caller.Context(), stop))
-			}
-			return &reply{Status: w.status, Header: w.sent, stream: s}, nil
 		case <-ended:
 			ended, late = nil, time.After(1) // the time of a bubble passes when the handler waits
-		case <-died:
-			died, late = nil, time.After(1)
+			continue
+		case <-dead:
+			dead, late = nil, time.After(1)
+			continue
 		case <-late:
 			cancel()
 			return nil, cmp.Or(context.Cause(x.r.Context()), errDied)
 		}
+		go func() {
+			select {
+			case <-ctx.Done(): // the handler has returned, or the body is closed
+			case <-x.r.Context().Done():
+			case <-died:
+			}
+			cancel()
+			w.writer.CloseWithError(io.ErrUnexpectedEOF)
+		}()
+		return &reply{Status: w.status, Header: w.sent, stream: &stream{w.reader, cancel}}, nil
 	}
 }
 
@@ -408,17 +415,11 @@ func (w *recorder) end(failed any) {
 
 // A stream is the body of an answer that goes on.
 type stream struct {
-	r     *io.PipeReader
-	stop  func()
-	stops []func() bool
+	*io.PipeReader
+	cancel context.CancelFunc
 }
 
-func (s *stream) Read(into []byte) (int, error) { return s.r.Read(into) }
-
 func (s *stream) Close() error {
-	for _, stop := range s.stops {
-		stop()
-	}
-	s.stop()
-	return s.r.Close()
+	s.cancel()
+	return s.PipeReader.Close()
 }

@@ -139,6 +139,20 @@ func TestTransportOfANilCaller(t *testing.T) {
 	}
 }
 
+// A response without a body that was flushed is a stream each time, as from a server.
+func TestTransportOfAFlushAlone(t *testing.T) {
+	web := &http.Client{Transport: Transport(nil, http.HandlerFunc(func(out http.ResponseWriter, _ *http.Request) { out.(http.Flusher).Flush() }))}
+	for range 30_000 { // one order of two goroutines in a thousand is the rare one
+		resp, err := web.Get("http://shelf/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, err := io.ReadAll(resp.Body); len(text) > 0 || err != nil || resp.ContentLength != -1 {
+			t.Fatalf("the body is %q, %v, with the length %d, want none, and an unknown length", text, err, resp.ContentLength)
+		}
+	}
+}
+
 // A stream goes on beside other calls, and ends with the process.
 func TestTransportOfAStream(t *testing.T) {
 	type news struct {

@@ -296,14 +296,13 @@ type explorer struct {
 	enough    int // single faults that are tried whatever the limits say
 	within    time.Duration
 
-	begun   time.Time
-	report  Report
-	first   []single
-	pairs   int // of faults that can follow each other
-	round   int // of pair
-	turn    int
-	bubbles sync.Map      // from the name of a bubble to its *play, while that is played
-	keep    func(p *play) // for tests; may be nil
+	begun  time.Time
+	report Report
+	first  []single
+	pairs  int // of faults that can follow each other
+	round  int // of pair
+	turn   int
+	keep   func(p *play) // for tests; may be nil
 }
 
 const (
@@ -456,7 +455,7 @@ func (p plan) strings() []string {
 // explore plays all plans, or those until one fails.
 func (x *explorer) explore() *Report {
 	watchSignals()
-	defer divert(x)()
+	defer divert()()
 	if f := x.find(); f != nil && !slices.Contains(x.report.Findings, f) {
 		x.report.Findings = append(x.report.Findings, f)
 	}

@@ -432,7 +432,7 @@ func TestShrinkingBesideALogFatal(t *testing.T) {
 		}
 	})
 	x := explorerOf(t, s)
-	defer divert(x)()
+	defer divert()()
 	x.hang = time.Second // of the real clock
 	x.clean = x.perform(0, nil)
 	p := planOf(t, "call put a #1: fails; call put a #2: fails")
@@ -579,7 +579,7 @@ func TestLogs(t *testing.T) {
 	if failure != "" || outside.Len() > 0 {
 		t.Errorf("the plan fails with %q, and outside of it was logged:\n%s", failure, &outside)
 	}
-	back := divert(explorerOf(t, plain()))
+	back := divert()
 	slog.Info("of another")
 	log.Print("of a third")
 	back()

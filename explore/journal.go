@@ -121,20 +121,22 @@ func journalHandler(p *play, proc *Process) slog.Handler {
 // a time.
 var diversion struct {
 	mu        sync.Mutex // guards the fields below
-	explorers []*explorer
+	explorers int
 	slog      *slog.Logger
 	writer    io.Writer
 	flags     int
 }
 
-// divert lets what the plans of x log by the default loggers of log and log/slog go to
-// their journals, until the function that it returns is called. What others log goes
-// where it went.
-func divert(x *explorer) (back func()) {
+// bubbles has the *play of each bubble, by its name.
+var bubbles sync.Map
+
+// divert lets what plans log by the default loggers of log and log/slog go to their journals,
+// until the function that it returns is called. What others log goes where it went.
+func divert() (back func()) {
 	d := &diversion
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.explorers = append(d.explorers, x); len(d.explorers) == 1 {
+	if d.explorers++; d.explorers == 1 {
 		d.slog, d.writer, d.flags = slog.Default(), log.Writer(), log.Flags()
 		text := slog.NewTextHandler(logSink, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: withoutTime})
 		slog.SetDefault(slog.New(diverted{d.slog.Handler(), text})) // also sets the output and the flags of log
@@ -144,7 +146,7 @@ func divert(x *explorer) (back func()) {
 	return func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		if d.explorers = slices.DeleteFunc(d.explorers, func(other *explorer) bool { return other == x }); len(d.explorers) == 0 {
+		if d.explorers--; d.explorers == 0 {
 			slog.SetDefault(d.slog)
 			log.SetOutput(d.writer)
 			log.SetFlags(d.flags)
@@ -154,18 +156,9 @@ func divert(x *explorer) (back func()) {
 
 // loggingPlay returns the play to which the calling goroutine belongs, or nil.
 func loggingPlay() *play {
-	name := bubbleName()
-	if name == "" {
-		return nil
-	}
-	diversion.mu.Lock()
-	defer diversion.mu.Unlock()
-	for _, x := range diversion.explorers {
-		if p, ok := x.bubbles.Load(name); ok {
-			return p.(*play)
-		}
-	}
-	return nil
+	p, _ := bubbles.Load(bubbleName())
+	found, _ := p.(*play)
+	return found
 }
 
 // A divertedWriter is the output of the default logger of log.

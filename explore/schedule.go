@@ -150,7 +150,7 @@ type slot struct {
 // perform plays a plan in a bubble of its own.
 func (p *play) perform(t *testing.T) {
 	defer func() {
-		p.bubbles.Delete(p.bubble)
+		bubbles.Delete(p.bubble)
 		switch r := recover(); {
 		case r == nil:
 		case !strings.HasPrefix(fmt.Sprint(r), "deadlock"):
@@ -168,7 +168,7 @@ func (p *play) perform(t *testing.T) {
 		p.mu.Lock()
 		p.bubble = name
 		p.mu.Unlock()
-		p.bubbles.Store(name, p)
+		bubbles.Store(name, p)
 		p.begun = time.Now()
 		p.wake, p.timer = make(chan struct{}, 1), time.NewTimer(0)
 		p.effects = make(chan struct{}, 1)

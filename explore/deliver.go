@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"maps"
 	"math"
 	"reflect"
 	"runtime"
@@ -64,9 +63,13 @@ type point struct {
 	behind bool // and there were events since
 	first  bool // of its instant
 	idle   bool // of its name there were enough while nothing changes
+	last   bool // of its name before a change by Steps, in the plan without faults
 	ends   bool // its context has a deadline
 	own    []Fault
 }
+
+// tried reports whether faults are tried there, unless a plan names it.
+func (p point) tried() bool { return !p.idle || p.last }
 
 // allows reports whether a fault of its kind can be there.
 func (p point) allows(f Fault) bool {
@@ -110,7 +113,7 @@ type placeCount struct {
 	nth      int
 	idle     int // since nothing changes
 	idleTurn int
-	last     point // the last one that is not among the points of the outcome
+	last     int // of the points of the outcome, the last one of this name
 }
 
 // A delivery is an event on its way, or one that came.
@@ -138,6 +141,7 @@ type request struct {
 	what  string
 	line  int // of the journal, counted from 1, if its fault is noted there
 	lasts time.Duration
+	point int // among those of the outcome
 	injection
 }
 
@@ -268,25 +272,9 @@ func (p *play) decideLocked(what string, at point) injection {
 	if slices.Contains(p.own, i.fault) && !slices.Contains(at.own, i.fault) {
 		i.fault = "" // what is done there is something else now
 	}
-	if at.idle && i.fault == "" {
-		s.last = at
-	} else {
-		p.outcome.points, s.last = append(p.outcome.points, at), point{}
-	}
+	s.last = len(p.outcome.points)
+	p.outcome.points = append(p.outcome.points, at)
 	return i
-}
-
-// pointLocked returns the point of a call, to be completed by its answer.
-func (p *play) pointLocked(r *request) *point {
-	if s := p.counts[r.place.what]; s.last.place == r.place {
-		return &s.last
-	}
-	for i := len(p.outcome.points) - 1; i >= 0; i-- {
-		if at := &p.outcome.points[i]; at.place == r.place {
-			return at
-		}
-	}
-	return &point{} // one of those that are not needed
 }
 
 // newPlaces lets faults be injected at calls that were repeated while nothing changed:
@@ -296,12 +284,9 @@ func (p *play) newPlaces() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.idleTurn++
-	if p.clean != nil {
-		return
-	}
-	for _, name := range slices.Sorted(maps.Keys(p.counts)) {
-		if s := p.counts[name]; s.last.idle {
-			p.outcome.points, s.last = append(p.outcome.points, s.last), point{}
+	for _, s := range p.counts {
+		if p.clean == nil {
+			p.outcome.points[s.last].last = true
 		}
 	}
 }
@@ -534,6 +519,7 @@ func (p *play) grantLocked(r *request) func() {
 		left = time.Until(end)
 	}
 	r.injection = p.decideLocked(r.what, point{kind: r.kind, ends: left < p.within, own: ownOf(p.explorer, r.own)})
+	r.point = len(p.outcome.points) - 1
 	if happens := r.own[r.fault]; happens != nil && slices.Contains(p.own, r.fault) {
 		r.effect, r.lasts = happens, lateness
 	}
@@ -614,7 +600,7 @@ func (p *play) answered(r *request, err error) error {
 	if y, ok := r.found.(*reply); ok && y != nil {
 		key, again = key+y.key, again && y.lasts()
 	}
-	if at := p.pointLocked(r); r.web != nil && !r.web.hasBody() {
+	if at := &p.outcome.points[r.point]; r.web != nil && !r.web.hasBody() {
 		at.own = slices.DeleteFunc(at.own, func(f Fault) bool { return f == BodyCut })
 	}
 	line := func(suffix string, err error) {
@@ -668,7 +654,7 @@ func (p *play) answered(r *request, err error) error {
 			r.found = a.before.value
 			return a.before.err
 		}
-		at := p.pointLocked(r)
+		at := &p.outcome.points[r.point]
 		at.stale, at.behind = true, len(since) > 0
 	}
 	line("", err)

@@ -492,7 +492,7 @@ func (x *explorer) findFirst() *Finding {
 	if f != nil {
 		return f
 	}
-	x.clean = clean
+	x.clean, clean.points = clean, slices.DeleteFunc(clean.points, func(p point) bool { return !p.tried() })
 	x.report.journal, x.report.State = clean.journal, clean.state
 	for _, p := range clean.points {
 		if p.kind == onEvent {
@@ -794,7 +794,7 @@ func (x *explorer) faults(points []point, of func(point) []Fault) []injection {
 	var all []injection
 	for _, p := range points {
 		for _, f := range of(p) {
-			if !slices.Contains(x.without, f) && (p.allows(f) || f == NoAnswer && x.forever) {
+			if p.tried() && !slices.Contains(x.without, f) && (p.allows(f) || f == NoAnswer && x.forever) {
 				all = append(all, injection{p.place, f})
 			}
 		}

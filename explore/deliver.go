@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"math"
 	"reflect"
 	"runtime"
 	"slices"
@@ -186,49 +185,37 @@ type content struct {
 var memorySeed = maphash.MakeSeed()
 
 // hash returns the hash of a value, and notes the memory to which it refers if m is not nil.
-// Channels, functions and the locations of times are no part of a value.
+// The locations of times are no part of a value.
 func (m memory) hash(v reflect.Value) uint64 {
-	switch kind := v.Kind(); {
-	case kind == reflect.Interface:
+	switch v.Kind() {
+	case reflect.Interface:
 		return m.hash(v.Elem())
-	case kind == reflect.Struct || kind == reflect.Array:
+	case reflect.Struct, reflect.Array:
 		return m.hashElements(v)
-	case kind == reflect.Map || kind == reflect.Slice || kind == reflect.Pointer && v.Type() != reflect.TypeFor[*time.Location]():
+	case reflect.Map, reflect.Slice, reflect.Pointer:
 		at := v.Pointer()
-		if _, known := m[at]; m != nil && !known && !v.IsNil() {
+		if _, known := m[at]; m != nil && !known && !v.IsNil() && v.Type() != reflect.TypeFor[*time.Location]() {
 			m[at] = content{value: v} // it may refer to itself
 			m[at] = content{v, m.hashElements(v)}
 		}
 		return uint64(at)
-	case kind == reflect.String:
-		return maphash.String(memorySeed, v.String())
-	case kind == reflect.Bool && v.Bool():
-		return 1
-	case v.CanInt():
-		return uint64(v.Int())
-	case v.CanUint():
-		return v.Uint()
-	case v.CanFloat():
-		return math.Float64bits(v.Float())
 	}
-	return 0
+	return maphash.String(memorySeed, fmt.Sprintf("%#v", v))
 }
 
 func (m memory) hashElements(v reflect.Value) (sum uint64) {
-	switch v.Kind() {
-	case reflect.Pointer:
+	switch {
+	case v.Kind() == reflect.Pointer:
 		return m.hash(v.Elem())
-	case reflect.Struct:
+	case v.Kind() == reflect.Struct:
 		for i := range v.NumField() {
 			sum = sum*31 + m.hash(v.Field(i))
 		}
-	case reflect.Map:
-		for k, e := range v.Seq2() { // in any order
-			sum += m.hash(k)*31 ^ m.hash(e)
-		}
+	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Uint8:
+		return maphash.Bytes(memorySeed, v.Bytes())
 	default:
-		for i := range v.Len() {
-			sum = sum*31 + m.hash(v.Index(i))
+		for k, e := range v.Seq2() { // those of a map come in any order
+			sum += m.hash(k)*31 ^ m.hash(e)
 		}
 	}
 	return sum
@@ -623,7 +610,7 @@ func (p *play) answered(r *request, err error) error {
 		a.last = is
 	}
 	a.lastAt = now
-	if p.clean == nil && is.value != nil {
+	if p.clean == nil && is.value != nil && r.web == nil { // a response is a copy
 		lent := memory{}
 		if lent.hash(reflect.ValueOf(is.value)); lent.changed(a.lent) {
 			p.failNowLocked("the value of %q changes with the world, so that no answer is stale: return a copy", r.op)

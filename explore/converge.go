@@ -140,26 +140,12 @@ func (p *play) commonestLocked() string {
 	return fmt.Sprintf("; %q has come %d times", most.name, most.nth)
 }
 
-// awaitRest waits until nothing has changed for long enough. It checks often at first,
-// because the world may change without a call.
+// awaitRest waits until nothing has changed for long enough, and until p.until at least. It
+// checks often at first, because the world may change without a call.
 func (p *play) awaitRest() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.settling, p.dirty, p.faultAt = true, true, max(p.faultAt, p.now())
-	p.untilRestLocked()
-}
-
-// goOnUntil lets the time pass until then, if it is not over.
-func (p *play) goOnUntil(end time.Duration) {
-	p.mu.Lock()
-	p.recheckAt = max(p.recheckAt, end)
-	p.mu.Unlock()
-	if end > p.now() {
-		p.pass(end)
-	}
-}
-
-func (p *play) untilRestLocked() {
 	p.restartRestLocked()
 	pause, busy := time.Second, false
 	for p.outcome.failure == "" {
@@ -173,6 +159,9 @@ func (p *play) untilRestLocked() {
 		next := min(rest+p.within, now+pause)
 		if now < p.faultAt {
 			next = p.faultAt
+		}
+		if now >= next {
+			next = p.until
 		}
 		if now >= next {
 			return

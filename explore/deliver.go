@@ -161,16 +161,7 @@ type answers struct {
 }
 
 func (a answer) equal(b answer) bool {
-	if suffix(a.err) != suffix(b.err) {
-		return false
-	}
-	switch v := a.value.(type) {
-	case nil:
-		return b.value == nil
-	case string, bool, int:
-		return v == b.value
-	}
-	return reflect.DeepEqual(a.value, b.value)
+	return suffix(a.err) == suffix(b.err) && reflect.DeepEqual(a.value, b.value)
 }
 
 // A memory is the memory to which an answer refers, by its addresses.
@@ -385,7 +376,7 @@ func (p *play) call(r *request) error {
 	r.turn = make(chan struct{})
 	if p.immediate { // the caller may hold a mutex for which others wait
 		let := p.grantLocked(r)
-		p.wakeIfImmediateLocked()
+		p.wakeLocked()
 		p.mu.Unlock()
 		let()
 		return p.goOn(r)

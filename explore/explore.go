@@ -430,7 +430,6 @@ func newExplorer[W any](t *testing.T, s Scenario[W]) (*explorer, error) {
 		p.outcome.steps = p.now()
 		p.noteSteps()
 		p.awaitRest()
-		p.goOnUntil(p.until)
 		var err error
 		if s.Final != nil && !p.over(nil) {
 			err = s.Final(w)
@@ -930,29 +929,24 @@ var (
 )
 
 // patternsOf compares the names of two runs that are to be the same, and returns the
-// patterns of those that only one of them has: a token of these that no name of the other
-// run has is generated, except for the pieces at its ends that a token there has too.
+// patterns of those that only one of them has: a token that no name of the other run has is
+// generated, except for the pieces at its ends that a token there has too.
 func patternsOf(first, second []point) []pattern {
-	tokensOf := func(points []point) (names map[string]bool, tokens map[string][]string) {
-		names, tokens = map[string]bool{}, map[string][]string{}
+	tokensOf := func(points []point) map[string][]string {
+		tokens := map[string][]string{}
 		for _, p := range points {
-			names[p.what] = true
 			for _, text := range token.FindAllString(p.what, -1) {
 				tokens[text] = piece.FindAllString(text, -1)
 			}
 		}
-		return names, tokens
+		return tokens
 	}
-	names1, tokens1 := tokensOf(first)
-	names2, tokens2 := tokensOf(second)
+	tokens1, tokens2 := tokensOf(first), tokensOf(second)
 	patterns := map[string]pattern{}
-	add := func(names, others map[string]bool, mine, theirs map[string][]string) {
-		for name := range names {
-			if others[name] {
-				continue
-			}
+	add := func(points []point, mine, theirs map[string][]string) {
+		for _, p := range points {
 			text, match := "", "^"
-			for _, t := range token.FindAllString(name, -1) {
+			for _, t := range token.FindAllString(p.what, -1) {
 				if _, known := theirs[t]; known {
 					text, match = text+t, match+regexp.QuoteMeta(t)
 					continue
@@ -961,13 +955,13 @@ func patternsOf(first, second []point) []pattern {
 				text += head + "*" + tail
 				match += regexp.QuoteMeta(head) + `[\pL\pN_-]+` + regexp.QuoteMeta(tail)
 			}
-			if text != name {
+			if text != p.what {
 				patterns[text] = pattern{text, regexp.MustCompile(match + "$")}
 			}
 		}
 	}
-	add(names1, names2, tokens1, tokens2)
-	add(names2, names1, tokens2, tokens1)
+	add(first, tokens1, tokens2)
+	add(second, tokens2, tokens1)
 	return slices.SortedFunc(maps.Values(patterns), func(a, b pattern) int { return strings.Compare(a.text, b.text) })
 }
 

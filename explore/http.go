@@ -248,14 +248,6 @@ func (y *reply) response(r *http.Request, method string) *http.Response {
 	return w
 }
 
-// A handlerPanic is a panic of a handler, in another goroutine than that of its call.
-type handlerPanic struct {
-	value any
-	stack []byte
-}
-
-func (h *handlerPanic) String() string { return fmt.Sprintf("%v\n%s", h.value, h.stack) }
-
 // handle lets a handler answer, until the response is whole or turns out to be a stream, or
 // the request or the process ends while the handler waits. The reply is nil if the handler
 // aborts its response.
@@ -287,7 +279,7 @@ func (x *exchange) handle(h http.Handler) (*reply, error) {
 				failed = v
 			}
 			if failed != nil && failed != any(http.ErrAbortHandler) {
-				failed = &handlerPanic{failed, debug.Stack()}
+				failed = fmt.Sprintf("%v\n%s", failed, debug.Stack()) // of this goroutine
 				if proc, ok := x.caller.(interface{ Errorf(string, ...any) }); ok && (w.writer != nil || ctx.Err() != nil) {
 					proc.Errorf("the handler of %s %s panicked after its call had returned: %v", in.Method, in.URL.Path, failed)
 				}

@@ -177,10 +177,6 @@ func (p *play) perform(t *testing.T) {
 		p.counts, p.answers, p.outages = map[string]*placeCount{}, map[string]*answers{}, map[string]*outage{}
 		p.outcome.rates, p.processes = map[string]*rateCount{}, map[string]*Process{}
 		p.dirty, p.calledAt = true, -1
-		if p.clean != nil { // most plans are a little longer
-			n, m := len(p.clean.journal), len(p.clean.points)
-			p.outcome.journal, p.outcome.points = make([]entry, 0, n+n/4), make([]point, 0, m+m/4)
-		}
 		var directing sync.WaitGroup // of a goroutine that the scenario may end by mistake
 		directing.Go(func() { p.protect(nil, "the scenario", func() { p.direct(p) }) })
 		directing.Wait()
@@ -231,7 +227,7 @@ func (p *play) kill(proc *Process) {
 		proc.slot.restartAt = p.now() + downtime
 	}
 	p.ending = slices.DeleteFunc(p.ending, func(elder *Process) bool { return elder == proc })
-	p.wakeIfImmediateLocked()
+	p.wakeLocked() // in the immediate mode it may wait for a later time
 	p.mu.Unlock()
 	proc.end(errDied)
 }
@@ -343,14 +339,6 @@ func (p *play) wakeLocked() {
 	select {
 	case p.wake <- struct{}{}:
 	default: // it is known already
-	}
-}
-
-// wakeIfImmediateLocked lets the director see what a call has scheduled. In the immediate
-// mode it may wait for a later time, while otherwise it let the call through.
-func (p *play) wakeIfImmediateLocked() {
-	if p.immediate {
-		p.wakeLocked()
 	}
 }
 

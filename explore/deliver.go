@@ -414,16 +414,6 @@ func (p *play) goOn(r *request) error {
 			p.mu.Unlock()
 		}
 	}
-	if r.fault == Slow || r.fault == NoAnswer {
-		p.mu.Lock()
-		p.slow = append(p.slow, r)
-		p.mu.Unlock()
-		defer func() {
-			p.mu.Lock()
-			p.slow = slices.DeleteFunc(p.slow, func(other *request) bool { return other == r })
-			p.mu.Unlock()
-		}()
-	}
 	switch r.fault {
 	case AnswerLost:
 		return ErrInjected
@@ -431,30 +421,37 @@ func (p *play) goOn(r *request) error {
 		r.found = nil
 		p.kill(proc)
 		return errDied
-	case NoAnswer:
-		select {
-		case <-proc.died:
-			err = errDied
-		case <-r.ctx.Done():
-			err = context.Cause(r.ctx)
-		}
-		r.found = nil
-		p.over(proc) // so that the caller sees the changes of Steps
-		return err
-	case Slow:
-		timer := time.NewTimer(r.lasts)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-r.ctx.Done():
-			r.found, err = nil, context.Cause(r.ctx)
-		}
-		if p.over(proc) { // and if not, the caller sees the changes of Steps
-			r.found, err = nil, errDied
-		}
-		return err
+	case Slow, NoAnswer:
+		return p.late(r, err)
 	}
 	return p.answered(r, err)
+}
+
+// late returns the answer of a call that is slow, or the error of its context if that ends
+// before, as it does without an answer.
+func (p *play) late(r *request, err error) error {
+	p.mu.Lock()
+	p.slow = append(p.slow, r)
+	p.mu.Unlock()
+	var answers <-chan time.Time
+	if r.fault == Slow {
+		timer := time.NewTimer(r.lasts)
+		defer timer.Stop()
+		answers = timer.C
+	}
+	select {
+	case <-answers:
+	case <-r.process.died:
+	case <-r.ctx.Done():
+		r.found, err = nil, context.Cause(r.ctx)
+	}
+	p.mu.Lock() // so that the caller sees the changes of Steps
+	defer p.mu.Unlock()
+	p.slow = slices.DeleteFunc(p.slow, func(other *request) bool { return other == r })
+	if p.overLocked(r.process) {
+		r.found, err = nil, errDied
+	}
+	return err
 }
 
 // oneAtATime calls an effect when no other one runs. The director sees to that, but where

@@ -275,7 +275,7 @@ func Search[W any](t *testing.T, s Scenario[W]) (*Report, error) {
 // An explorer goes through the plans of a scenario.
 type explorer struct {
 	t        *testing.T
-	setup    func(*play)
+	direct   func(*play) // plays the scenario in a plan
 	clean    *outcome
 	patterns []pattern // of names with generated parts
 
@@ -299,9 +299,7 @@ type explorer struct {
 	begun  time.Time
 	report Report
 	first  []single
-	pairs  int // of faults that can follow each other
-	round  int // of pair
-	turn   int
+	second int           // second faults, of which first has some
 	keep   func(p *play) // for tests; may be nil
 }
 
@@ -406,7 +404,7 @@ func newExplorer[W any](t *testing.T, s Scenario[W]) (*explorer, error) {
 	if x.plans == 0 && x.budget == 0 {
 		x.plans = plansMax
 	}
-	direct := func(p *play) {
+	x.direct = func(p *play) {
 		w := s.World()
 		for _, start := range append([]func(*Process, W){s.Start}, s.Others...) {
 			p.slots = append(p.slots, &slot{number: len(p.slots), start: func(proc *Process) { start(proc, w) }})
@@ -436,7 +434,6 @@ func newExplorer[W any](t *testing.T, s Scenario[W]) (*explorer, error) {
 		}
 		p.checkEnd(err, s.Final == nil)
 	}
-	x.setup = func(p *play) { p.direct, p.within = direct, x.within }
 	return x, nil
 }
 
@@ -478,7 +475,7 @@ var watchSignals = sync.OnceFunc(func() {
 func (x *explorer) find() *Finding {
 	f := x.findFirst()
 	if x.report.Held != "" {
-		x.immediate, x.clean, x.patterns, x.pairs, x.round, x.turn = true, nil, nil, 0, 0, 0
+		x.immediate, x.clean, x.patterns, x.first, x.second = true, nil, nil, nil, 0
 		x.report = Report{Held: x.report.Held}
 		x.without = append(x.without, Slow, NoAnswer)
 		f = x.findFirst()
@@ -664,7 +661,6 @@ var (
 
 // playSingles plays each of them alone.
 func (x *explorer) playSingles(singles []injection) *Finding {
-	x.first = nil
 	most := min(secondMax, max(2, secondsMax/max(1, len(singles))))
 	begin := x.report.Plans
 	f, played := x.batch(func(i int) plan {
@@ -689,7 +685,7 @@ func (x *explorer) playSingles(singles []injection) *Finding {
 			random := rand.New(rand.NewPCG(x.seed, uint64(i)+2))
 			random.Shuffle(len(next), func(i, j int) { next[i], next[j] = next[j], next[i] })
 		}
-		x.pairs += len(next)
+		x.second += len(next)
 		x.first = append(x.first, single{singles[i], slices.Clone(next[:min(len(next), most)])})
 	})
 	x.report.Singles, x.report.LeftOut = played, len(singles)-played
@@ -703,14 +699,14 @@ func (x *explorer) spent(plans int) bool {
 
 // playPairs plays pairs of faults, as long as it may.
 func (x *explorer) playPairs() *Finding {
-	begin := x.report.Plans
+	begin, pairs := x.report.Plans, x.pairs()
 	f, played := x.batch(func(i int) plan {
-		if x.spent(begin + i) {
+		if i >= len(pairs) || x.spent(begin+i) {
 			return nil
 		}
-		return x.pair()
+		return pairs[i]
 	}, nil)
-	x.report.Pairs, x.report.PairsLeft = played, x.pairs-played
+	x.report.Pairs, x.report.PairsLeft = played, x.second-played
 	return f
 }
 
@@ -768,20 +764,17 @@ func (x *explorer) batch(next func(i int) plan, passed func(i int, o *outcome)) 
 	}
 }
 
-// pair returns the next plan of two faults, or nil if there is none. Each first fault
-// has its turn.
-func (x *explorer) pair() plan {
-	for ; x.round < secondMax; x.round++ {
-		for x.turn < len(x.first) {
-			one := x.first[x.turn]
-			x.turn++
-			if x.round < len(one.next) {
-				return plan{one.fault, one.next[x.round]}
+// pairs lists plans of two faults, so that each first fault has its turn.
+func (x *explorer) pairs() []plan {
+	var all []plan
+	for round := range secondMax {
+		for _, one := range x.first {
+			if round < len(one.next) {
+				all = append(all, plan{one.fault, one.next[round]})
 			}
 		}
-		x.turn = 0
 	}
-	return nil
+	return all
 }
 
 func shortFaults(p point) []Fault { return faultsOf[p.kind] }
@@ -827,7 +820,6 @@ func (p *play) decide(at place) Fault {
 }
 
 func (x *explorer) performWith(p *play) *outcome {
-	x.setup(p)
 	done := make(chan any, 1)
 	go func() {
 		defer func() { done <- recover() }()

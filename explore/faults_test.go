@@ -567,8 +567,8 @@ func TestMutexHeldByABusyGoroutine(t *testing.T) {
 		})
 	}
 	x := explorerOf(t, s)
-	setup, played := x.setup, make(chan *play, 1)
-	x.setup = func(p *play) { setup(p); played <- p }
+	direct, played := x.direct, make(chan *play, 1)
+	x.direct = func(p *play) { played <- p; direct(p) }
 	ended := make(chan *outcome)
 	go func() { ended <- x.perform(0, nil) }()
 	p := <-played

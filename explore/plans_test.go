@@ -105,13 +105,13 @@ func TestPlansAtTheSameTime(t *testing.T) {
 		t.Errorf("%d plans are played at the same time, want %d", x.workers, runtime.GOMAXPROCS(0))
 	}
 	x.workers, x.hang = 2, time.Minute
-	setup, met := x.setup, make(chan struct{})
-	x.setup = func(p *play) {
+	direct, met := x.direct, make(chan struct{})
+	x.direct = func(p *play) {
 		select {
 		case met <- struct{}{}:
 		case <-met:
 		}
-		setup(p)
+		direct(p)
 	}
 	f, played := x.batch(func(i int) plan { return []plan{{}, {}, nil}[i] }, nil)
 	if f != nil || played != 2 {
@@ -131,12 +131,12 @@ func TestFirstFailingPlanIsReported(t *testing.T) {
 			close(second)
 		}
 	}
-	setup := x.setup
-	x.setup = func(p *play) {
+	direct := x.direct
+	x.direct = func(p *play) {
 		if p.number == 1 {
 			<-second
 		}
-		setup(p)
+		direct(p)
 	}
 	f, played := x.batch(func(int) plan { return plan{} }, nil)
 	if played != 1 || f == nil || f.Number != 1 {
@@ -154,10 +154,8 @@ func TestPairs(t *testing.T) {
 	for _, one := range x.first {
 		all += len(one.next)
 	}
-	for range 2 * all {
-		if p := x.pair(); p != nil {
-			seen[strings.Join(p.strings(), "; ")] = true
-		}
+	for _, p := range x.pairs() {
+		seen[strings.Join(p.strings(), "; ")] = true
 	}
 	if len(seen) != all || all < 300 {
 		t.Errorf("%d different pairs are played, want all %d of them", len(seen), all)
@@ -179,15 +177,12 @@ func TestSecondFaultsHaveALimit(t *testing.T) {
 
 // Another seed means other pairs.
 func TestSeed(t *testing.T) {
-	pairs := func(seed uint64) (pairs string) {
+	pairs := func(seed uint64) string {
 		s := plain()
 		s.Plans, s.Seed = 1, seed
 		x := explorerOf(t, s)
 		x.explore()
-		for range 20 {
-			pairs += strings.Join(x.pair().strings(), ";") + ","
-		}
-		return pairs
+		return fmt.Sprint(x.pairs()[:20])
 	}
 	first, other := pairs(1), pairs(2)
 	if again := pairs(1); again != first {

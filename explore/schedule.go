@@ -82,13 +82,11 @@ type outcome struct {
 type play struct {
 	*explorer
 	number   int
-	direct   func(*play) // plays the scenario, and sets the next four
-	slots    []*slot
+	slots    []*slot       // these four are set by direct
 	check    func() error  // says what is wrong with the world
 	describe func() string // describes it
 	close    func()        // ends it
 	plan     plan          // its faults
-	within   time.Duration
 	clean    *outcome      // of the plan without faults; nil if this is that
 	until    time.Duration // it lasts until then at least
 

@@ -189,37 +189,38 @@ func (f *Finding) excerpt() []string {
 	return lines
 }
 
-// withoutRepeats leaves out what happens again and again: up to eight lines that come
-// four times at least, whatever the time.
+// withoutRepeats leaves out lines that come again and again, whatever the time.
 func withoutRepeats(lines []string) []string {
-	const most, times = 8, 4
 	texts := make([]string, len(lines))
 	for i, line := range lines {
 		_, texts[i], _ = strings.Cut(line, " ")
 	}
 	var kept []string
 	for i := 0; i < len(lines); {
-		n, long := 0, 1
-		for ; long <= most; long++ {
-			n = 1
-			for end := i + (n+1)*long; end <= len(lines) && slices.Equal(texts[i:i+long], texts[end-long:end]); end += long {
-				n++
-			}
-			if n >= times {
-				break
-			}
+		n, times := repeats(texts[i:])
+		kept = append(kept, lines[i:i+n]...)
+		i += n * times
+		if times > 1 {
+			at, _, _ := strings.Cut(lines[i-1], " ")
+			kept = append(kept, fmt.Sprintf("... and so on, %d times until %s", times, at))
 		}
-		if n < times {
-			kept, i = append(kept, lines[i]), i+1
-			continue
-		}
-		kept = append(kept, lines[i:i+long]...)
-		last := lines[i+n*long-1]
-		at, _, _ := strings.Cut(last, " ")
-		kept = append(kept, fmt.Sprintf("... and so on, %d times until %s", n, at))
-		i += n * long
 	}
 	return kept
+}
+
+// repeats returns how many of the first texts come again, and how often they come: up to eight
+// that come four times at least. If there are none, it returns 1, 1.
+func repeats(texts []string) (n, times int) {
+	for n = 1; n <= 8; n++ {
+		times = 1
+		for end := 2 * n; end <= len(texts) && slices.Equal(texts[:n], texts[end-n:end]); end += n {
+			times++
+		}
+		if times >= 4 {
+			return n, times
+		}
+	}
+	return 1, 1
 }
 
 // difference says which lines only one of two texts has.

@@ -324,23 +324,19 @@ func (p *play) deliverLocked(d delivery) func() {
 	if !d.decided {
 		i = p.decideLocked(d.what, point{kind: onEvent, own: ownOf(p.explorer, d.own)})
 	}
-	if happens := d.own[i.fault]; happens != nil && slices.Contains(p.own, i.fault) {
-		p.injectLocked(d.what, i, lateness)
-		return happens
-	}
-	switch i.fault {
-	case Lost: // a world may notice the loss, as late as it notices a late event, and correct it
-		p.injectLocked(d.what, i, lateness)
-		return nothing
-	case Late, Twice:
-		p.injectLocked(d.what, i, lateness)
-		p.events = append(p.events, delivery{event: d.event, what: d.what, process: d.process, at: d.at + lateness, decided: true})
-		if i.fault == Late {
-			return nothing
-		}
-	}
-	if i.fault != Twice {
+	if i.fault == "" {
 		p.lineLocked(d.what)
+	} else { // a world may notice a loss, as late as it notices a late event, and correct it
+		p.injectLocked(d.what, i, lateness)
+	}
+	if i.fault == Late || i.fault == Twice {
+		p.events = append(p.events, delivery{event: d.event, what: d.what, process: d.process, at: d.at + lateness, decided: true})
+	}
+	switch happens := d.own[i.fault]; {
+	case happens != nil && slices.Contains(p.own, i.fault):
+		return happens
+	case i.fault == Late || i.fault == Lost:
+		return nothing
 	}
 	d.at = p.now()
 	p.history = append(p.history, d)
@@ -575,7 +571,8 @@ func (p *play) answered(r *request, err error) error {
 	if y, ok := r.found.(*reply); ok && y != nil {
 		key, again = key+y.key, again && y.lasts()
 	}
-	if at := &p.outcome.points[r.point]; r.web != nil && !r.web.hasBody() {
+	at := &p.outcome.points[r.point]
+	if r.web != nil && !r.web.hasBody() {
 		at.own = slices.DeleteFunc(at.own, func(f Fault) bool { return f == BodyCut })
 	}
 	line := func(suffix string, err error) {
@@ -605,35 +602,30 @@ func (p *play) answered(r *request, err error) error {
 		}
 		a.lent = lent
 	}
-	sameType := reflect.TypeOf(a.before.value) == reflect.TypeOf(is.value) // else it is the answer of another read
-	if now < a.behind && sameType {
+	if a.n == 0 || reflect.TypeOf(a.before.value) != reflect.TypeOf(is.value) { // that is the answer of another read
+		line("", err)
+		return err
+	}
+	since := p.since(r.process, a.beforeAt)
+	switch {
+	case now < a.behind:
 		line(" (as it was)", a.before.err)
-		r.found = a.before.value
-		return a.before.err
-	}
-	if a.n > 0 && sameType {
-		since := p.since(r.process, a.beforeAt)
-		switch {
-		case r.fault == StaleWatch && len(since) > 0:
-			p.injectLocked(r.what, r.injection, lateness)
-			a.behind, r.process.behind = now+lateness, now+lateness
-			for _, d := range since {
-				d.at, d.decided = now+lateness, true
-				p.events = append(p.events, d)
-			}
-			fallthrough
-		case r.fault == Stale:
-			if r.fault == Stale {
-				p.injectLocked(r.what, r.injection, 0)
-			}
-			r.found = a.before.value
-			return a.before.err
+	case r.fault == StaleWatch && len(since) > 0:
+		p.injectLocked(r.what, r.injection, lateness)
+		a.behind, r.process.behind = now+lateness, now+lateness
+		for _, d := range since {
+			d.at, d.decided = now+lateness, true
+			p.events = append(p.events, d)
 		}
-		at := &p.outcome.points[r.point]
+	case r.fault == Stale:
+		p.injectLocked(r.what, r.injection, 0)
+	default:
 		at.stale, at.behind = true, len(since) > 0
+		line("", err)
+		return err
 	}
-	line("", err)
-	return err
+	r.found = a.before.value
+	return a.before.err
 }
 
 // since returns the events that came to a process since then.

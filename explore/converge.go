@@ -58,7 +58,7 @@ func (p *play) compareWorld() {
 		p.checkSteadyLocked(text)
 	}
 	was := p.outcome.state
-	p.outcome.state, p.outcome.changed = text, p.now()
+	p.outcome.state = text
 	if p.settling && p.now() > p.faultAt+p.within {
 		p.changedLocked("the world changes:\n" + difference(was, text, "(before)"))
 		return
@@ -208,7 +208,7 @@ func (p *play) checkEnd(final error, compare bool) {
 	if final != nil {
 		p.failLocked("Final: %v", final)
 	}
-	p.outcome.end, p.outcome.recovery = p.now(), max(0, p.outcome.changed-p.faultAt)
+	p.outcome.end = p.now()
 	if p.clean == nil {
 		return
 	}

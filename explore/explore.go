@@ -156,9 +156,7 @@ type Scenario[W any] struct {
 
 	// Within is the time in which the controller must converge after the last fault or
 	// the end of Steps, and for which it is watched after that, by the clock of the
-	// bubble. 0 means an hour. Other values must be a minute or more. The report names the
-	// slowest recovery from a single fault, if that took more than a tenth of Within. It
-	// begins when Within does: a recovery that ends before Steps takes no time.
+	// bubble. 0 means an hour. Other values must be a minute or more.
 	Within time.Duration
 
 	// Plans and Budget limit the number of plans and the time of exploring, by the real
@@ -674,9 +672,6 @@ func (x *explorer) playSingles(singles []injection) *Finding {
 		}
 		if o.failure != "" { // known, or a finding
 			return
-		}
-		if o.recovery > x.report.slowest.took {
-			x.report.slowest = recovery{o.recovery, x.within, singles[i].String()}
 		}
 		rest := o.points[min(o.after, len(o.points)):]
 		next := append(x.faults(rest, shortFaults), x.faults(rest, ownFaults)...)

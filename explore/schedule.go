@@ -67,8 +67,6 @@ type outcome struct {
 	after    int           // of the points, the first after all of these
 	idle     int           // steps and calls since nothing changes
 	steps    time.Duration // when Steps returned
-	changed  time.Duration // when the state changed last
-	recovery time.Duration // from the last fault, or the end of Steps, until then
 	end      time.Duration
 	calls    int // that were let through
 	returned int // of these

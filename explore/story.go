@@ -35,14 +35,6 @@ type Report struct {
 	journal []entry
 	all     bool // no finding ended it
 	locked  int  // plans that were given up after a log.Fatal
-	slowest recovery
-}
-
-// A recovery is the time that the state of the world took to become what it has to be
-// after a single fault and the end of Steps, as Scenario.Within counts it.
-type recovery struct {
-	took, within time.Duration
-	fault        string
 }
 
 // Journal returns the journal of the plan that fails; if there is none, that of Replay, or
@@ -115,9 +107,6 @@ func (r *Report) String() string {
 			}
 			fmt.Fprintf(&b, "\n\t%s", text)
 		}
-	}
-	if s := r.slowest; s.took > s.within/10 {
-		fmt.Fprintf(&b, "\nthe slowest recovery took %v, after %s; Within allows %v", s.took, s.fault, s.within)
 	}
 	if r.State != "" {
 		state := strings.Split(strings.TrimSuffix(r.State, "\n"), "\n")

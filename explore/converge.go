@@ -4,6 +4,7 @@
 package explore
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -49,7 +50,7 @@ func (p *play) compareWorld() {
 	defer p.mu.Unlock()
 	p.undescribed = false
 	if p.clean == nil && text != p.seen {
-		p.seen, p.outcome.activity.byController = text, true
+		p.seen, p.outcome.byController = text, true
 	}
 	if text == p.outcome.state {
 		return
@@ -224,16 +225,10 @@ func (p *play) checkEnd(final error, compare bool) {
 	}
 }
 
-// An activity is what the plan without faults shows of the scenario and the controller.
-type activity struct {
-	byController bool // it changed the state
-	stepped      bool // Steps changed the state, or sent an event
-	callsBefore  int  // calls when Steps did so first
-}
-
-func (a *activity) stepsAct(calls int) {
-	if !a.stepped {
-		a.stepped, a.callsBefore = true, calls
+// stepsAct notes that Steps changes something.
+func (o *outcome) stepsAct() {
+	if !o.stepped {
+		o.stepped, o.callsBefore = true, o.calls
 	}
 }
 
@@ -245,20 +240,20 @@ func (p *play) noteSteps() {
 	}
 	if text := p.describe(); text != p.seen {
 		p.seen = text
-		p.outcome.activity.stepsAct(p.outcome.calls)
+		p.outcome.stepsAct()
 	}
 }
 
 // whyNoTest says why a plan without faults is no test of the controller; "" if it is one.
 func (o *outcome) whyNoTest() string {
-	switch a := o.activity; {
+	switch {
 	case o.calls == 0:
 		return "the controller makes no call by Do, Read or Transport, so there is nothing to inject a fault into"
 	case o.returned == 0:
 		return fmt.Sprintf("no call returns, so there is little to inject a fault into; the first one is %q", o.points[slices.IndexFunc(o.points, func(p point) bool { return p.kind != onEvent })].what)
-	case a.stepped && o.calls == a.callsBefore:
+	case o.stepped && o.calls == o.callsBefore:
 		return "the controller makes no call after Steps has changed the world: does it still run, and does it learn of changes?"
-	case o.state != "" && !a.byController:
+	case o.state != "" && !o.byController:
 		return "the controller never changes the state of the world, so no fault could make a difference. The state is:\n" + o.state
 	}
 	return ""
@@ -309,10 +304,7 @@ func (p *play) countRateLocked(name string) {
 		r.atOnce, r.inASecond = max(r.atOnce, r.instant), max(r.inASecond, r.second)
 		return
 	}
-	clean := p.clean.rates[name]
-	if clean == nil {
-		clean = &rateCount{}
-	}
+	clean := cmp.Or(p.clean.rates[name], &rateCount{})
 	switch {
 	case r.instant > atOnceOfNameMax+3*clean.atOnce:
 		p.failLocked("it retries without a pause: %q comes %d times at one instant, and without faults %d times at most", name, r.instant, clean.atOnce)

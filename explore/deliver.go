@@ -394,7 +394,7 @@ func (p *play) goOn(r *request) error {
 	case <-proc.died:
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.removeCallerLocked(r)
+		p.callers = without(p.callers, r)
 		return errDied
 	case <-r.turn:
 	}
@@ -443,7 +443,7 @@ func (p *play) late(r *request, err error) error {
 	}
 	p.mu.Lock() // so that the caller sees the changes of Steps
 	defer p.mu.Unlock()
-	p.slow = slices.DeleteFunc(p.slow, func(other *request) bool { return other == r })
+	p.slow = without(p.slow, r)
 	if p.overLocked(r.process) {
 		r.found, err = nil, errDied
 	}
@@ -473,7 +473,7 @@ func (p *play) oneAtATime(effect func()) {
 
 // grantLocked lets a call through.
 func (p *play) grantLocked(r *request) func() {
-	p.removeCallerLocked(r)
+	p.callers = without(p.callers, r)
 	p.countStepLocked()
 	p.outcome.calls++
 	p.dirty = p.dirty || r.kind != onRead
@@ -500,7 +500,7 @@ func (p *play) grantLocked(r *request) func() {
 		p.injectLocked(r.what, r.injection, p.within)
 		name := r.place.what
 		if r.fault == Blackout {
-			name = "" + r.process.name
+			name = r.process.name
 		}
 		p.outages[name] = &outage{p.now() + p.within, outageMax - 1}
 		r.fault = Fails
@@ -549,10 +549,8 @@ func (p *play) inOutageLocked(r *request) bool {
 	return false
 }
 
-func (p *play) removeCallerLocked(r *request) {
-	if i := slices.Index(p.callers, r); i >= 0 {
-		p.callers = slices.Delete(p.callers, i, i+1)
-	}
+func without(list []*request, r *request) []*request {
+	return slices.DeleteFunc(list, func(other *request) bool { return other == r })
 }
 
 // answered returns the answer of a call; or the answer before, if that is its fault.

@@ -297,8 +297,7 @@ type explorer struct {
 	begun  time.Time
 	report Report
 	first  []single
-	second int           // second faults, of which first has some
-	keep   func(p *play) // for tests; may be nil
+	second int // second faults, of which first has some
 }
 
 const (
@@ -494,8 +493,6 @@ func (x *explorer) findFirst() *Finding {
 		} else {
 			x.report.Calls++
 		}
-	}
-	for _, p := range clean.points {
 		known := slices.Contains(x.report.NeverStale, p.what) || slices.Contains(x.without, Stale)
 		if p.kind == onRead && !known && !slices.ContainsFunc(clean.points, func(other point) bool { return other.what == p.what && other.stale }) {
 			x.report.NeverStale = append(x.report.NeverStale, p.what)
@@ -829,9 +826,6 @@ func (x *explorer) performWith(p *play) *outcome {
 			if r != nil {
 				panic(r)
 			}
-			if x.keep != nil {
-				x.keep(p)
-			}
 			if p.outcome.differs && x.isStateAt(p.outcome.end, p.outcome.state) {
 				p.outcome.failure, p.outcome.differs = p.outcome.restless, false
 			}
@@ -977,10 +971,8 @@ func endsOf(pieces []string, theirs, mine map[string][]string) (head, tail strin
 
 // placeName returns the name of the places of what a call or event is called.
 func (x *explorer) placeName(what string) string {
-	for _, p := range x.patterns {
-		if p.MatchString(what) {
-			return p.text
-		}
+	if i := slices.IndexFunc(x.patterns, func(p pattern) bool { return p.MatchString(what) }); i >= 0 {
+		return x.patterns[i].text
 	}
 	return what
 }

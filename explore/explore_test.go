@@ -250,11 +250,11 @@ func TestCustomFaults(t *testing.T) {
 	came := map[string]int{}
 	x := explorerOf(t, s)
 	x.workers = 1
-	x.keep = func(p *play) {
+	x.watch(func(p *play) {
 		for i, one := range p.outcome.happened {
 			came[fmt.Sprint(len(p.outcome.happened), " faults, ", i, ": ", one.fault)]++
 		}
-	}
+	})
 	if r := x.explore(); r.Found != nil {
 		t.Error(r.Found)
 	}
@@ -599,11 +599,11 @@ func TestSameSeedSamePlans(t *testing.T) {
 		x.workers = workers
 		var mu sync.Mutex
 		all := map[int]string{}
-		x.keep = func(p *play) {
+		x.watch(func(p *play) {
 			mu.Lock()
 			defer mu.Unlock()
 			all[p.number] = fmt.Sprint(p.number, plan(p.outcome.happened).strings(), "\n", strings.Join(lines(p.outcome.journal), "\n"))
-		}
+		})
 		r := x.explore()
 		if r.Found != nil {
 			t.Error(r.Found)

@@ -112,11 +112,6 @@ func (s sink) Write(text []byte) (int, error) {
 // ofThisRun matches the addresses and numbers of a stack.
 var ofThisRun = regexp.MustCompile(`(0x)[0-9a-f]+|(goroutine |synctest bubble )\d+`)
 
-// journalHandler logs to the journal, without the time, which that has.
-func journalHandler(p *play, proc *Process) slog.Handler {
-	return slog.NewTextHandler(sink(func(text string) { p.note(proc, text) }), &slog.HandlerOptions{ReplaceAttr: withoutTime})
-}
-
 // diversion is what the default loggers were before the first of several explorers at
 // a time.
 var diversion struct {
@@ -187,15 +182,14 @@ var logTime = regexp.MustCompile(`^\d{4}/\d\d/\d\d \d\d:\d\d:\d\d(\.\d+)? `)
 func fatalCaller() string {
 	var pcs [8]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
-	for {
-		frame, more := frames.Next()
+	for more := true; more; {
+		var frame runtime.Frame
+		frame, more = frames.Next()
 		if strings.HasPrefix(frame.Function, "log.") && strings.Contains(frame.Function, "Fatal") {
 			return frame.Function
 		}
-		if !more {
-			return ""
-		}
 	}
+	return ""
 }
 
 // Exit takes the place of [os.Exit] in a library that ends the process by a hook, such as
@@ -276,6 +270,7 @@ func (h diverted) WithGroup(name string) slog.Handler {
 	return diverted{h.other.WithGroup(name), h.text.WithGroup(name)}
 }
 
+// withoutTime leaves out the time of a record, which the journal has.
 func withoutTime(groups []string, a slog.Attr) slog.Attr {
 	if len(groups) == 0 && a.Key == slog.TimeKey {
 		return slog.Attr{}

@@ -65,11 +65,11 @@ func TestSinglesAreSampled(t *testing.T) {
 	tried := map[string]int{}
 	x := explorerOf(t, s)
 	x.workers, x.enough = 1, 100
-	x.keep = func(p *play) {
+	x.watch(func(p *play) {
 		for _, i := range p.outcome.happened {
 			tried[digits.ReplaceAllString(i.what, "*")+string(i.fault)]++
 		}
-	}
+	})
 	r := x.explore()
 	if r.Found != nil {
 		t.Fatal(r.Found)
@@ -126,18 +126,14 @@ func TestFirstFailingPlanIsReported(t *testing.T) {
 	x := explorerOf(t, s)
 	x.workers, x.hang = 2, time.Minute
 	second := make(chan struct{})
-	x.keep = func(p *play) {
-		if p.number == 2 {
+	x.watch(func(p *play) {
+		switch p.number {
+		case 1:
+			<-second
+		case 2:
 			close(second)
 		}
-	}
-	direct := x.direct
-	x.direct = func(p *play) {
-		if p.number == 1 {
-			<-second
-		}
-		direct(p)
-	}
+	})
 	f, played := x.batch(func(int) plan { return plan{} }, nil)
 	if played != 1 || f == nil || f.Number != 1 {
 		t.Errorf("after %d plans is told %v, want the first one", played, f)

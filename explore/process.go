@@ -22,7 +22,6 @@ type Process struct {
 	ctx  context.Context // of the process
 	end  context.CancelCauseFunc
 	died chan struct{} // closed when it dies
-	log  *slog.Logger
 
 	// Guarded by play.mu.
 	name       string // what tells its calls from those of other processes
@@ -43,7 +42,10 @@ func (proc *Process) Context() context.Context { return proc.ctx }
 func (proc *Process) Now() time.Duration { return proc.play.now() }
 
 // Logger returns a logger to the journal of the plan.
-func (proc *Process) Logger() *slog.Logger { return proc.log }
+func (proc *Process) Logger() *slog.Logger {
+	journal := sink(func(text string) { proc.play.note(proc, text) })
+	return slog.New(slog.NewTextHandler(journal, &slog.HandlerOptions{ReplaceAttr: withoutTime}))
+}
 
 // Go runs a part of the controller until the process ends: run must return when its
 // context has ended. An error that it returns before that fails the plan, and so does a
@@ -238,7 +240,7 @@ func (s *Environment) Advance(d time.Duration) {
 // there is no process at that time, the event is lost.
 func (s *Environment) Event(event any) {
 	s.play.receive(nil, event, nil)
-	s.play.outcome.activity.stepsAct(s.play.outcome.calls)
+	s.play.outcome.stepsAct()
 }
 
 // Redeploy stops each process, as the installation of a new version does: its context ends
@@ -265,7 +267,7 @@ func (s *Environment) Redeploy() {
 		proc.end(errStopped)
 	}
 	synctest.Wait() // so that nothing runs beside Steps
-	p.outcome.activity.stepsAct(p.outcome.calls)
+	p.outcome.stepsAct()
 }
 
 // Note writes a line to the journal.

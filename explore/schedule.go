@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"log/slog"
 	"regexp"
 	"runtime"
 	"runtime/debug"
@@ -70,10 +69,15 @@ type outcome struct {
 	end      time.Duration
 	calls    int // that were let through
 	returned int // of these
-	activity activity
-	rates    map[string]*rateCount // of the calls of a name
-	journal  []entry
-	rest     int // of its entries, those before that
+
+	// What the plan without faults shows of the scenario and the controller.
+	byController bool // the controller changed the state
+	stepped      bool // Steps changed the state, or sent an event
+	callsBefore  int  // calls when Steps did so first
+
+	rates   map[string]*rateCount // of the calls of a name
+	journal []entry
+	rest    int // of its entries, those before that
 }
 
 // A play is a plan under way.
@@ -187,7 +191,6 @@ func (p *play) launch(s *slot) {
 	if s.number > 0 {
 		proc.name = fmt.Sprintf(" (beside %d)", s.number)
 	}
-	proc.log = slog.New(journalHandler(p, proc))
 	proc.ctx, proc.end = context.WithCancelCause(context.Background())
 	p.mu.Lock()
 	if s.process != nil {

@@ -162,6 +162,15 @@ func explorerOf[W any](t *testing.T, s Scenario[W]) *explorer {
 	return x
 }
 
+// watch has f called at the end of each plan.
+func (x *explorer) watch(f func(p *play)) {
+	direct := x.direct
+	x.direct = func(p *play) {
+		defer f(p)
+		direct(p)
+	}
+}
+
 func search[W any](t *testing.T, s Scenario[W]) *Report {
 	t.Helper()
 	r, err := Search(t, s)

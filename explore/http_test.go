@@ -284,9 +284,11 @@ func TestTransportOfAnAbort(t *testing.T) {
 				return err
 			})
 		}
-		journal, failure := played(t, s)
-		if i := slices.IndexFunc(journal, func(line string) bool { return strings.HasSuffix(line, "unexpected EOF") }); i < 0 || failure != "" {
-			t.Errorf("%s: this happened:\n%swant an unexpected EOF, and no failure, got %q", name, indent(journal), failure)
+		for _, faults := range [][]string{nil, {"call PUT /things/a #1: body cut"}} { // that body is cut already
+			journal, failure := played(t, s, faults...)
+			if i := slices.IndexFunc(journal, func(line string) bool { return strings.HasSuffix(line, "unexpected EOF") }); i < 0 || failure != "" {
+				t.Errorf("%s, %q: this happened:\n%swant an unexpected EOF, and no failure, got %q", name, faults, indent(journal), failure)
+			}
 		}
 	}
 }

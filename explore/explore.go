@@ -184,7 +184,7 @@ type Scenario[W any] struct {
 	// must still fail, otherwise the test does. Exploring goes on past plans that fail by
 	// the faults of one of them. A fault may be a line of All, without the number of its
 	// call: it stands for each such call, whatever the process and the digits in its name,
-	// and one plan that is played must fail by it.
+	// and without a Budget one plan that is played must fail by it.
 	Known [][]string
 
 	// All goes on after a plan that fails, up to ten findings. Two plans are one finding if

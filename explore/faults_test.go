@@ -392,20 +392,20 @@ func TestFaultsThatOneKindFinds(t *testing.T) {
 			change: func(s *Scenario[*shelf]) { s.CustomFaults = []Fault{"half"} },
 			plan:   "call put a and b #1: half", fails: "the world is not what it is without faults",
 		},
-		"a list that is the fake's own map": {
+		"a list of the fake's own map": {
 			work: func(c client, faulty bool) func(context.Context) error {
 				return func(ctx context.Context) error {
-					have, err := Read(ctx, c.Process, "list", func() (map[string]string, error) {
+					have, err := Read(ctx, c.Process, "list", func() ([]map[string]string, error) {
 						if faulty {
-							return c.things, nil
+							return []map[string]string{c.things}, nil
 						}
-						return maps.Clone(c.things), nil
+						return []map[string]string{maps.Clone(c.things)}, nil
 					})
-					if err != nil || have["a"] == c.desired["a"] {
+					if err != nil || have[0]["a"] == c.desired["a"] {
 						return err
 					}
 					if !faulty {
-						have["a"] = "the controller may change its copy"
+						have[0]["a"] = "the controller may change its copy"
 					}
 					return c.put(ctx, "a", c.desired["a"])
 				}

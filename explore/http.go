@@ -52,7 +52,7 @@ import (
 // while h waits, as in a long poll, the call returns and the context of h ends. If h flushes
 // its response before it returns, the response is a stream. A stream goes on beside other
 // calls, without faults of its own, until h returns, the body is closed, or the request or
-// the process ends. The last three end the context of h. The requests of a nil c have no
+// the process ends. Each of these ends the context of h. The requests of a nil c have no
 // faults, and are in no journal: it is for Steps.
 func Transport(c Caller, h http.Handler) http.RoundTripper {
 	if h == nil {
@@ -79,6 +79,7 @@ func TransportOr(c Caller, h http.Handler, own map[Fault]http.Handler) http.Roun
 // Named returns h with a name for each request, besides its method and path: for a service
 // whose requests all are "POST /", such as GraphQL or JSON-RPC. The call is then named as
 // "POST / createUser". If name returns "", nothing is added. It may read the body.
+// The result must be the handler of [Transport] itself, and not wrapped.
 func Named(h http.Handler, name func(r *http.Request) string) http.Handler {
 	if h == nil || name == nil {
 		panic("explore: Named needs a handler and a function, got nil")
@@ -105,6 +106,7 @@ type exchange struct {
 	body    []byte
 	op      string   // the call
 	process *Process // nil if the Caller is none of a plan
+	reached bool     // the handler
 	got     *reply   // nil if the handler was not reached, or aborted its response
 }
 
@@ -159,9 +161,12 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		x.got, err = answered, nil
 	}
 	switch {
-	case errors.Is(err, ErrInjected) && x.got == nil:
+	case errors.Is(err, ErrInjected) && !x.reached:
 		x.got = &reply{Status: http.StatusServiceUnavailable, Header: http.Header{"Content-Type": {"text/plain"}}, Body: []byte(err.Error() + "\n")}
 	case errors.Is(err, ErrInjected):
+		if x.got != nil && x.got.stream != nil {
+			_ = x.got.stream.Close()
+		}
 		return nil, fmt.Errorf("connection broken, answer lost: %w", err)
 	case err != nil:
 		return nil, err
@@ -173,6 +178,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 // journal.
 func (x *exchange) serve(h http.Handler) (any, error) {
 	var err error
+	x.reached = true
 	if x.got, err = x.handle(h); err != nil {
 		return nil, err
 	}
@@ -185,10 +191,10 @@ func (x *exchange) serve(h http.Handler) (any, error) {
 // choosing matches the names of the headers that may choose the reply.
 var choosing = regexp.MustCompile(`^(Accept.*|Authorization|Cookie|If-.*|Range|.*-(Key|Token))$`)
 
-// keyOf returns the host and the headers that may choose the reply. A signature differs each
+// keyOf returns the URL and the headers that may choose the reply. A signature differs each
 // time, and chooses none.
 func keyOf(r *http.Request) string {
-	key := []string{r.URL.Host}
+	key := []string{r.Host, r.URL.String()}
 	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
 		if choosing.MatchString(name) {
 			text, _, _ := strings.Cut(strings.Join(r.Header[name], ", "), "Signature=")
@@ -280,8 +286,8 @@ func (x *exchange) handle(h http.Handler) (*reply, error) {
 			}
 			if failed != nil && failed != any(http.ErrAbortHandler) {
 				failed = fmt.Sprintf("%v\n%s", failed, debug.Stack()) // of this goroutine
-				if proc, ok := x.caller.(interface{ Errorf(string, ...any) }); ok && (w.writer != nil || ctx.Err() != nil) {
-					proc.Errorf("the handler of %s %s panicked after its call had returned: %v", in.Method, in.URL.Path, failed)
+				if x.process != nil && (w.writer != nil || ctx.Err() != nil) {
+					x.process.Errorf("the handler of %s %s panicked after its call had returned: %v", in.Method, in.URL.Path, failed)
 				}
 			}
 			w.end(failed)
@@ -365,7 +371,10 @@ func (w *recorder) WriteHeader(status int) {
 
 func (w *recorder) Write(text []byte) (int, error) {
 	w.WriteHeader(http.StatusOK)
-	if w.writer != nil {
+	switch {
+	case w.status == http.StatusNoContent || w.status == http.StatusNotModified:
+		return 0, http.ErrBodyNotAllowed
+	case w.writer != nil:
 		return w.writer.Write(text)
 	}
 	return w.body.Write(text)

@@ -115,6 +115,15 @@ func TestTransportOfANilCaller(t *testing.T) {
 		out.Header().Set("X-Late", "not sent")
 		fmt.Fprint(out, "short and stout")
 	}))}
+	none := &http.Client{Transport: Transport(nil, http.HandlerFunc(func(out http.ResponseWriter, _ *http.Request) {
+		out.WriteHeader(http.StatusNoContent)
+		if _, err := out.Write([]byte("1")); !errors.Is(err, http.ErrBodyNotAllowed) {
+			t.Errorf("Write after a 204 returns %v, want %v", err, http.ErrBodyNotAllowed)
+		}
+	}))}
+	if text, err := ask(t.Context(), none, http.MethodGet, "a", ""); text != "" || err != nil {
+		t.Errorf("a 204 has the body %q, %v, want none", text, err)
+	}
 	for _, method := range []string{http.MethodPost, http.MethodHead} {
 		r, _ := http.NewRequest(method, "https://shelf/a/b?c=d", strings.NewReader("full"))
 		resp, err := web.Do(r)
@@ -150,6 +159,27 @@ func TestTransportOfAFlushAlone(t *testing.T) {
 		if text, err := io.ReadAll(resp.Body); len(text) > 0 || err != nil || resp.ContentLength != -1 {
 			t.Fatalf("the body is %q, %v, with the length %d, want none, and an unknown length", text, err, resp.ContentLength)
 		}
+	}
+}
+
+// A stream whose response is lost ends, as its connection breaks.
+func TestTransportOfALostStream(t *testing.T) {
+	s := overHTTP()
+	s.Start = func(proc *Process, w *shelf) {
+		web := &http.Client{Transport: Transport(proc, http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+			out.(http.Flusher).Flush()
+			<-r.Context().Done()
+			proc.Note("the handler ends")
+		}))}
+		proc.Go(func(ctx context.Context) error {
+			_, err := ask(ctx, web, http.MethodPut, "a", "1")
+			proc.Note(err)
+			<-ctx.Done()
+			return nil
+		})
+	}
+	if journal, _ := played(t, s, "call PUT /things/a #1: answer lost"); !slices.Contains(journal, "0s the handler ends") {
+		t.Errorf("this happened:\n%swant the end of the handler", indent(journal))
 	}
 }
 
@@ -220,6 +250,14 @@ func TestTransportOfAPanic(t *testing.T) {
 	if r := search(t, s); r.Found == nil || !strings.HasPrefix(r.Found.Failure, "call GET /things/a panicked: boom") || !strings.Contains(r.Found.Failure, "explore.handlerThatPanics(") {
 		t.Errorf("exploring finds %v, want the panic with the stack of the handler", r.Found)
 	}
+	s.Start = func(proc *Process, w *shelf) {
+		stream := func(out http.ResponseWriter, r *http.Request) { out.(http.Flusher).Flush(); handlerThatPanics(out, r) }
+		web := &http.Client{Transport: Transport(struct{ Caller }{proc}, http.HandlerFunc(stream))}
+		loop(proc, time.Hour, func(ctx context.Context) error { _, err := ask(ctx, web, http.MethodGet, "a", ""); return err })
+	}
+	if r := search(t, s); r.Found == nil || !strings.HasPrefix(r.Found.Failure, "the handler of GET /things/a panicked after its call had returned: boom") {
+		t.Errorf("exploring finds %v, want the panic in a stream", r.Found)
+	}
 }
 
 func handlerThatPanics(http.ResponseWriter, *http.Request) { panic("boom") }
@@ -284,10 +322,11 @@ func TestTransportOfAnAbort(t *testing.T) {
 				return err
 			})
 		}
-		for _, faults := range [][]string{nil, {"call PUT /things/a #1: body cut"}} { // that body is cut already
+		for _, faults := range [][]string{nil, {"call PUT /things/a #1: body cut"}, {"call PUT /things/a #1: answer lost"}} { // is broken already
 			journal, failure := played(t, s, faults...)
-			if i := slices.IndexFunc(journal, func(line string) bool { return strings.HasSuffix(line, "unexpected EOF") }); i < 0 || failure != "" {
-				t.Errorf("%s, %q: this happened:\n%swant an unexpected EOF, and no failure, got %q", name, faults, indent(journal), failure)
+			text := indent(journal)
+			if !strings.Contains(text, "unexpected EOF") && !strings.Contains(text, "connection broken") || failure != "" || strings.Contains(text, "503") {
+				t.Errorf("%s, %q: this happened:\n%swant a connection that breaks, and no failure, got %q", name, faults, text, failure)
 			}
 		}
 	}
@@ -370,6 +409,13 @@ func TestTransportOfOtherRequests(t *testing.T) {
 		r.Header.Set(name, value)
 		if is := keyOf(r) != was; is != chooses {
 			t.Errorf("%s chooses the response: %t, want %t", header, is, chooses)
+		}
+	}
+	for _, other := range []string{"http://host/a%2Fb", "http://other/a/b", "https://host/a/b"} {
+		r, _ := http.NewRequest(http.MethodGet, "http://host/a/b", http.NoBody)
+		r2, _ := http.NewRequest(http.MethodGet, other, http.NoBody)
+		if keyOf(r) == keyOf(r2) {
+			t.Errorf("%s gets a response of %s", other, r.URL)
 		}
 	}
 	signed := func(signature string) string {

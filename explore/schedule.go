@@ -172,7 +172,6 @@ func (p *play) perform(t *testing.T) {
 		p.begun = time.Now()
 		p.wake, p.timer = make(chan struct{}, 1), time.NewTimer(0)
 		p.effects = make(chan struct{}, 1)
-		p.effectOf.Store("")
 		p.timer.Stop()
 		p.counts, p.answers, p.outages = map[string]*placeCount{}, map[string]*answers{}, map[string]*outage{}
 		p.outcome.rates, p.processes = map[string]*rateCount{}, map[string]*Process{}
@@ -453,36 +452,31 @@ func (p *play) stuck(looks int) *outcome {
 // busyOf returns the stacks of the goroutines that stop the clock of a bubble.
 func busyOf(bubble string) []string {
 	return slices.DeleteFunc(stacks(bubble), func(stack string) bool {
-		head, _, _ := strings.Cut(stack, "\n")
-		return strings.Contains(head, "(durable)") || strings.Contains(head, "[synctest.")
+		return strings.Contains(stack, " (durable)") || strings.Contains(stack, " [synctest.")
 	})
 }
 
 // waitsForMutex reports whether this is the stack of a goroutine that does.
 func waitsForMutex(stack string) bool {
-	head, _, _ := strings.Cut(stack, "\n")
-	return strings.Contains(head, "[sync.Mutex.Lock") || strings.Contains(head, "[sync.RWMutex.")
+	return strings.Contains(stack, " [sync.Mutex.Lock") || strings.Contains(stack, " [sync.RWMutex.")
 }
 
 // reasonOf says why goroutines may stop the clock, and what to do.
 func reasonOf(stacks []string) string {
 	has := func(state string) bool {
-		return slices.ContainsFunc(stacks, func(stack string) bool {
-			head, _, _ := strings.Cut(stack, "\n")
-			return strings.Contains(head, state)
-		})
+		return slices.ContainsFunc(stacks, func(stack string) bool { return strings.Contains(stack, state) })
 	}
 	reason := ""
 	if slices.ContainsFunc(stacks, waitsForMutex) {
 		reason += " One waits for a mutex: another goroutine holds it over a call, a sleep or a channel operation, or has ended without Unlock. A channel of length 1 is a lock for which the clock does not stop."
 	}
-	if has("[select,") || has("[chan ") {
+	if has(" [select,") || has(" [chan ") {
 		reason += " One waits for a channel that was made outside of the plan, such as a variable of a package: make it in Start, or in World."
 	}
-	if has("[IO wait") {
+	if has(" [IO wait") {
 		reason += " One waits for a socket: give the handler of a server to Transport instead, and do not listen."
 	}
-	if has("[running") || has("[runnable") {
+	if has(" [running") || has(" [runnable") {
 		reason += " One runs: a loop without a call needs Process.Step, or a pause."
 	}
 	return reason

@@ -39,7 +39,7 @@ import (
 // [io.ErrUnexpectedEOF]. A slow call gets its response after a minute, or shortly before the
 // deadline of the request. A call without an answer ends with the context of the request.
 //
-// A stale read gets an earlier response to a request of the same host, and with the same
+// A stale read gets an earlier response to a request of the same URL, and with the same
 // headers that may choose a response, such as Authorization, Accept, Range and If-Match. A
 // response 206, 304 or 412 never comes again.
 //

@@ -360,7 +360,7 @@ func TestTransportOfACallInAHandler(t *testing.T) {
 	}
 }
 
-// A stale answer is one to a request of the same host, user and condition. A 304 needs a
+// A stale answer is one to a request of the same URL, user and condition. A 304 needs a
 // condition of its own.
 func TestTransportOfOtherRequests(t *testing.T) {
 	s := overHTTP()

@@ -41,7 +41,7 @@ func Elect(cfg Config, r reconcile.Runner) *Candidate { return &Candidate{cfg: c
 type Candidate struct {
 	cfg    Config
 	runner reconcile.Runner
-	term   atomic.Pointer[leased] // nil while another process leads
+	term   atomic.Pointer[holding[string]] // nil while another process leads
 }
 
 // IsLeader reports whether r runs, and the lease is ours. It may be called from any goroutine.
@@ -123,14 +123,16 @@ const leader = "leader"
 // lead runs the Runner for a term. It reports whether to stand again, or what the Runner
 // returned.
 func (c *Candidate) lead(ctx context.Context, q *Queue[string]) (again bool, err error) {
-	term := q.leased(ctx, leader)
-	q.cfg.Logger.Info("postgres: leads", "term", Fence(term))
+	q.mu.Lock()
+	term := q.held[leader]
+	q.mu.Unlock()
+	q.cfg.Logger.Info("postgres: leads", "term", term.fence)
 	c.term.Store(term)
 	ended := make(chan struct{})
 	var watch sync.WaitGroup
 	watch.Go(func() { warnLate(q, term, ended) })
 	// Restart is for panics, and returns nil for the error of the context.
-	err = supervise.Restart(reconcile.NoRetry, c.runner).Run(held.With(term, term))
+	err = supervise.Restart(reconcile.NoRetry, c.runner).Run(held.With(q.Lease(ctx, leader), term))
 	close(ended)
 	watch.Wait()
 	c.term.Store(nil)
@@ -144,7 +146,7 @@ func (c *Candidate) lead(ctx context.Context, q *Queue[string]) (again bool, err
 }
 
 // warnLate logs, more and more rarely, that a Runner has not returned after its lease.
-func warnLate(q *Queue[string], term *leased, ended <-chan struct{}) {
+func warnLate(q *Queue[string], term held.Lease, ended <-chan struct{}) {
 	select {
 	case <-ended:
 		return

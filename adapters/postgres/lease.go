@@ -61,42 +61,6 @@ func (l *lease) extend(deadline time.Time) bool {
 	return true
 }
 
-// A leased is a context that ends when over does, with its cause, or the lease. Its Err asks the
-// clock, so it is right also in a process that was stopped.
-type leased struct {
-	context.Context
-	lease *lease
-	over  context.Context
-	end   context.CancelCauseFunc
-}
-
-// newLeased returns a leased context; over ends with l, or before it.
-func newLeased(ctx context.Context, l *lease, over context.Context) *leased {
-	c := &leased{lease: l, over: over}
-	c.Context, c.end = context.WithCancelCause(ctx)
-	c.Over() // before it is used
-	context.AfterFunc(over, func() { c.end(context.Cause(over)) })
-	return c
-}
-
-// Over reports whether another process may have the item, also if the context ended for
-// another reason.
-func (c *leased) Over() bool {
-	if !c.lease.isOver() && c.over.Err() == nil {
-		return false
-	}
-	c.end(context.Cause(c.over))
-	return true
-}
-
-func (c *leased) Err() error {
-	c.Over()
-	return c.Context.Err()
-}
-
-// Lost returns a context that is done once Over reports true.
-func (c *leased) Lost() context.Context { return c.over }
-
 // A run is the value in the context of a run.
 type run struct {
 	queue, item  string

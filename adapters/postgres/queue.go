@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/internal/held"
 	"github.com/reconkernel/reconcile/supervise"
 )
 
@@ -80,7 +81,11 @@ type holding[T comparable] struct {
 	giving   bool // the run has ended, which is not stored yet
 }
 
-func (h *holding[T]) isOver() bool { return h.lease.isOver() || h.over.Err() != nil }
+// Over reports whether another process may have the item.
+func (h *holding[T]) Over() bool { return h.lease.isOver() || h.over.Err() != nil }
+
+// Lost returns a context that is done once Over reports true.
+func (h *holding[T]) Lost() context.Context { return h.over }
 
 // New returns the part of this process in the queue cfg.Name. Items are strings or integers; for
 // others see [NewFunc]. It asks the database, with ctx, whether the tables are there. Its
@@ -293,7 +298,7 @@ func (q *Queue[T]) Dequeue(ctx context.Context) (T, error) {
 		}
 		q.local.Done(s)
 		h := q.held[s]
-		lost := h == nil || h.isOver()
+		lost := h == nil || h.Over()
 		switch {
 		case !lost:
 			q.stats.Taken++
@@ -347,19 +352,19 @@ func (q *Queue[T]) abortLocked(s string) {
 
 // Lease returns the context of the item's run. It ends with [reconcile.ErrLeaseLost] as its
 // cause when another process may have the item, and is one for [Fence] and [Guard].
-func (q *Queue[T]) Lease(ctx context.Context, item T) context.Context { return q.leased(ctx, item) }
-
-func (q *Queue[T]) leased(ctx context.Context, item T) *leased {
+func (q *Queue[T]) Lease(ctx context.Context, item T) context.Context {
 	s := q.encode(item)
 	q.mu.Lock()
 	h := q.held[s]
 	flies := h != nil && !h.giving
 	q.mu.Unlock() // before methods of ctx are called
 	if !flies {
-		l := newLease(0, time.Time{})
-		return newLeased(ctx, l, l.over)
+		ctx, end := context.WithCancelCause(ctx)
+		end(reconcile.ErrLeaseLost)
+		return ctx
 	}
-	return newLeased(context.WithValue(ctx, runKey{}, run{q.cfg.Name, s, h.lease.member, h.fence, q.in(sqlGuard)}), h.lease, h.over)
+	leased, _ := held.Context(context.WithValue(ctx, runKey{}, run{q.cfg.Name, s, h.lease.member, h.fence, q.in(sqlGuard)}), h)
+	return leased
 }
 
 // Close ends the part of this process. Dequeue returns [reconcile.ErrClosed] at once, and

@@ -78,16 +78,10 @@ func (q *queue[T]) Lease(ctx context.Context, item T) context.Context {
 	if !ok {
 		return ctx
 	}
-	r := &run{lease: l}
-	r.Context, r.end = context.WithCancelCause(ctx)
-	_ = r.Err() // It ends now if the lease is lost.
-	stop := context.AfterFunc(l.Lost(), func() { r.end(context.Cause(l.Lost())) })
+	run, end := Context(ctx, l)
 	q.end(item)
-	q.ends.Store(item, func() {
-		stop()
-		r.end(nil)
-	})
-	return r
+	q.ends.Store(item, end)
+	return run
 }
 
 // Done gives an item back.
@@ -108,15 +102,27 @@ func (q *queue[T]) end(item T) {
 	}
 }
 
-// A run is the context of a run. Its Err asks the clock, because the timer of a lease is late
-// in a process that was stopped.
-type run struct {
+// Context returns a context that ends when ctx does, or when the lease is lost, with the
+// lease's cause. End ends it early. Its Err asks the clock, because the timer of a lease is
+// late in a process that was stopped.
+func Context(ctx context.Context, l Lease) (run context.Context, end func()) {
+	r := &leased{lease: l}
+	r.Context, r.end = context.WithCancelCause(ctx)
+	_ = r.Err() // It ends now if the lease is lost.
+	stop := context.AfterFunc(l.Lost(), func() { r.end(context.Cause(l.Lost())) })
+	return r, func() {
+		stop()
+		r.end(nil)
+	}
+}
+
+type leased struct {
 	context.Context
 	lease Lease
 	end   context.CancelCauseFunc
 }
 
-func (r *run) Err() error {
+func (r *leased) Err() error {
 	if r.lease.Over() {
 		r.end(context.Cause(r.lease.Lost()))
 	}

@@ -114,11 +114,7 @@ func (q *Queue[T]) exchange(ctx context.Context) error {
 			q.cfg.Logger.Error("postgres: the text of an item cannot be read; it is tried again later", "item", t.text, "failures", n, "err", t.bad)
 		}
 	}
-	stored, again := q.finish(x)
-	for _, f := range stored {
-		f()
-	}
-	return again
+	return q.finish(x)
 }
 
 func (q *Queue[T]) begin() *exchanged[T] {
@@ -274,12 +270,11 @@ func (q *Queue[T]) itemOf(s string) (item T, err error) {
 	return item, err
 }
 
-// finish takes note of an exchange. It returns the functions that wait for what was stored,
-// and when to do the next exchange.
-func (q *Queue[T]) finish(x *exchanged[T]) (stored []func(), again error) {
+// finish takes note of an exchange, and returns when to do the next one.
+func (q *Queue[T]) finish(x *exchanged[T]) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	stored = q.storedLocked(x.batch, x.locked)
+	q.storedLocked(x.batch, x.locked)
 	q.stats.Enqueued += uint64(x.asked)
 	q.stats.Coalesced += uint64(len(x.asks.items)) - uint64(x.asked)
 	for _, t := range x.taken {
@@ -311,15 +306,15 @@ func (q *Queue[T]) finish(x *exchanged[T]) (stored []func(), again error) {
 	switch {
 	case x.events > 0: // There may be more.
 		q.merge = true
-		return stored, reconcile.RequeueWithin(0)
+		return reconcile.RequeueWithin(0)
 	case len(q.line) > len(x.locked), q.waiting > 0 && x.take > 0 && len(x.taken) == x.take:
-		return stored, reconcile.RequeueWithin(0)
+		return reconcile.RequeueWithin(0)
 	case len(x.locked) > 0:
-		return stored, reconcile.RequeueWithin(min(pause, 20*time.Millisecond))
+		return reconcile.RequeueWithin(min(pause, 20*time.Millisecond))
 	case q.lease == nil && pause == q.cfg.Poll: // Only a process that takes items polls.
-		return stored, nil
+		return nil
 	}
-	return stored, reconcile.RequeueWithin(pause)
+	return reconcile.RequeueWithin(pause)
 }
 
 // retryUnread is for items that cannot be read: another process may be able to.

@@ -5,7 +5,6 @@ package postgres
 
 import (
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/reconkernel/reconcile"
@@ -21,7 +20,7 @@ type op struct {
 	owner    int64 // and
 	fence    int64 // of give-backs
 	sent     bool  // It may be stored already, so a later op is not part of it.
-	stored   []func()
+	stored   chan struct{} // closed when it is; nil while nobody waits for that
 }
 
 func (o *op) gives() bool  { return o.fence != 0 }
@@ -69,7 +68,17 @@ func coalesces(ops []op, o op) bool {
 	return false
 }
 
-func (q *Queue[T]) postLocked(s string, o op, stored func()) {
+// waiter returns a channel that is closed when the op is stored.
+func (o *op) waiter() <-chan struct{} {
+	if o.stored == nil {
+		o.stored = make(chan struct{})
+	}
+	return o.stored
+}
+
+// postLocked puts an op into the outbox, and returns the last one of the item: once that is
+// stored, this one is.
+func (q *Queue[T]) postLocked(s string, o op) *op {
 	ops := q.outbox[s]
 	if len(ops) == 0 {
 		q.line = append(q.line, s)
@@ -82,12 +91,9 @@ func (q *Queue[T]) postLocked(s string, o op, stored func()) {
 	} else {
 		ops = append(ops, o)
 	}
-	if stored != nil {
-		last := &ops[len(ops)-1]
-		last.stored = append(last.stored, stored)
-	}
 	q.outbox[s] = ops
 	q.tasks.Enqueue(exchange)
+	return &ops[len(ops)-1]
 }
 
 // left returns the time until t in microseconds.
@@ -158,8 +164,8 @@ func (q *Queue[T]) takeLocked() *batch {
 func (q *Queue[T]) undoLocked(b *batch) { q.line = append(b.items, q.line...) }
 
 // storedLocked removes the ops of a batch from the outbox, except the give-backs of locked
-// items. It returns the functions to call.
-func (q *Queue[T]) storedLocked(b *batch, locked map[string]bool) (stored []func()) {
+// items.
+func (q *Queue[T]) storedLocked(b *batch, locked map[string]bool) {
 	for i, s := range b.items {
 		ops, n := q.outbox[s], b.count[i]
 		if locked[s] {
@@ -169,34 +175,14 @@ func (q *Queue[T]) storedLocked(b *batch, locked map[string]bool) (stored []func
 			if o.gives() {
 				delete(q.held, s)
 			}
-			stored = append(stored, o.stored...)
+			if o.stored != nil {
+				close(o.stored)
+			}
 		}
 		if ops = ops[n:]; len(ops) > 0 {
 			q.outbox[s], q.line = ops, append(q.line, s)
 		} else {
 			delete(q.outbox, s)
 		}
-	}
-	return stored
-}
-
-// A barrier is passed when done was called a number of times.
-type barrier struct {
-	missing atomic.Int64
-	passed  chan struct{}
-}
-
-func newBarrier(n int) *barrier {
-	b := &barrier{passed: make(chan struct{})}
-	b.missing.Store(int64(n))
-	if n == 0 {
-		close(b.passed)
-	}
-	return b
-}
-
-func (b *barrier) done() {
-	if b.missing.Add(-1) == 0 {
-		close(b.passed)
 	}
 }

@@ -172,26 +172,29 @@ func (q *Queue[T]) EnqueueNow(item T) { q.ask(item, op{verb: "now"}) }
 func (q *Queue[T]) Offer(item T) { q.ask(item, op{verb: "offer"}) }
 
 func (q *Queue[T]) ask(item T, o op) {
-	if err := q.post([]T{item}, o, nil); err != nil && err != reconcile.ErrClosed {
+	if _, err := q.post([]T{item}, o, false); err != nil && err != reconcile.ErrClosed {
 		q.cfg.Logger.Error("postgres: an item cannot be stored and is ignored", "err", err)
 	}
 }
 
-// post puts a verb on items into the outbox. Stored is called for each item when it is stored.
-func (q *Queue[T]) post(items []T, o op, stored func()) error {
+// post puts a verb on items into the outbox. If the caller waits, it returns a channel for each
+// item that is closed when it is stored.
+func (q *Queue[T]) post(items []T, o op, waits bool) (stored []<-chan struct{}, err error) {
 	texts, err := q.texts(items)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
-		return reconcile.ErrClosed
+		return nil, reconcile.ErrClosed
 	}
 	for _, s := range texts {
-		q.postLocked(s, o, stored)
+		if last := q.postLocked(s, o); waits {
+			stored = append(stored, last.waiter())
+		}
 	}
-	return nil
+	return stored, nil
 }
 
 func (q *Queue[T]) texts(items []T) ([]string, error) {
@@ -210,40 +213,41 @@ func (q *Queue[T]) texts(items []T) ([]string, error) {
 // [reconcile.ErrClosed] after Close, and a [reconcile.Terminal] error if an item cannot be
 // stored; then none is.
 func (q *Queue[T]) EnqueueContext(ctx context.Context, items ...T) error {
-	all := newBarrier(len(items))
-	if err := q.post(items, op{verb: "within"}, all.done); err != nil {
+	stored, err := q.post(items, op{verb: "within"}, true)
+	if err != nil {
 		return err
 	}
-	return q.wait(ctx, all)
+	return q.wait(ctx, stored)
 }
 
 // Flush waits until all verbs that were called before are stored, and all items given back
 // before. If ctx is done first, it returns its cause.
 func (q *Queue[T]) Flush(ctx context.Context) error {
 	q.mu.Lock()
-	all := newBarrier(len(q.outbox))
+	var stored []<-chan struct{}
 	for _, ops := range q.outbox {
-		last := &ops[len(ops)-1]
-		last.stored = append(last.stored, all.done)
+		stored = append(stored, ops[len(ops)-1].waiter())
 	}
 	q.mu.Unlock()
-	return q.wait(ctx, all)
+	return q.wait(ctx, stored)
 }
 
-func (q *Queue[T]) wait(ctx context.Context, all *barrier) error {
-	select {
-	case <-all.passed:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-q.ended:
+func (q *Queue[T]) wait(ctx context.Context, stored []<-chan struct{}) error {
+	for _, one := range stored {
+		select {
+		case <-one:
+			continue
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-q.ended:
+		}
+		select {
+		case <-one: // just before the end
+		default:
+			return reconcile.ErrClosed
+		}
 	}
-	select {
-	case <-all.passed: // just before the end
-		return nil
-	default:
-		return reconcile.ErrClosed
-	}
+	return nil
 }
 
 // EnqueueTx reports events of items in a transaction: each item has its event if and when
@@ -340,7 +344,7 @@ func (q *Queue[T]) giveBack(item T, o op) {
 func (q *Queue[T]) giveLocked(s string, h *holding[T], o op) {
 	o.owner, o.fence, h.giving = h.lease.member, h.fence, true
 	h.lose(nil)
-	q.postLocked(s, o, nil)
+	q.postLocked(s, o)
 }
 
 // abortLocked gives back an item whose run did not begin.

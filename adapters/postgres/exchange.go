@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/reconkernel/reconcile"
 )
@@ -72,21 +73,15 @@ type exchanged[T comparable] struct {
 	check bool
 	merge bool
 
-	known map[string]int64 // the fences of the items that are in flight here under the lease
+	known  []string // the items that are in flight here under the lease
+	fences []int64  // of known
 
 	locked map[string]bool // give-backs that were not stored
-	taken  []taken[T]
+	taken  []*holding[T]
 	next   *float64 // seconds until an item is due
 	ready  bool     // an item is ready that was not taken
 	asked  int64    // how many verbs changed something
 	events int      // how many events were merged
-}
-
-// A taken item is one that the exchange has taken.
-type taken[T comparable] struct {
-	text string
-	bad  error // why it is not an item
-	*holding[T]
 }
 
 // exchange is one round trip and one transaction: it stores a batch, and takes items for the
@@ -98,17 +93,14 @@ func (q *Queue[T]) exchange(ctx context.Context) error {
 		err = q.send(ctx, x)
 	}
 	if err != nil {
-		for _, t := range x.taken {
-			t.lose(nil)
-		}
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		q.check, q.merge = true, true
 		q.undoLocked(x.batch)
 		return err
 	}
-	for i := range x.taken {
-		t := &x.taken[i]
+	for _, t := range x.taken {
+		t.over, t.lose = context.WithCancelCause(x.lease.over)
 		t.item, t.bad = q.itemOf(t.text)
 		if n := t.failures + 1; t.bad != nil && n&(n-1) == 0 {
 			q.cfg.Logger.Error("postgres: the text of an item cannot be read; it is tried again later", "item", t.text, "failures", n, "err", t.bad)
@@ -132,8 +124,8 @@ func (q *Queue[T]) begin() *exchanged[T] {
 		q.local.Done(s)
 		q.abortLocked(s)
 	}
-	x := &exchanged[T]{batch: q.takeLocked(), lease: q.lease, known: make(map[string]int64)}
-	x.stuck = []string{} // nil would be NULL, and ALL of NULL is not true
+	x := &exchanged[T]{batch: q.takeLocked(), lease: q.lease, locked: make(map[string]bool)}
+	x.stuck, x.known, x.fences = []string{}, []string{}, []int64{} // nil would be NULL, and ALL of NULL is not true
 	if l := q.lease; l != nil && !l.isOver() {
 		x.check = q.check
 		if !q.closed {
@@ -145,7 +137,7 @@ func (q *Queue[T]) begin() *exchanged[T] {
 	}
 	for s, h := range q.held {
 		if h.lease == q.lease {
-			x.known[s] = h.fence
+			x.known, x.fences = append(x.known, s), append(x.fences, h.fence)
 		}
 		if !x.given[s] {
 			x.stuck = append(x.stuck, s)
@@ -157,22 +149,12 @@ func (q *Queue[T]) begin() *exchanged[T] {
 // prepare does what is rarely needed, in transactions of its own.
 func (q *Queue[T]) prepare(ctx context.Context, x *exchanged[T]) error {
 	if x.check {
-		items, fences := []string{}, []int64{} // not nil, as stuck
-		for s, fence := range x.known {
-			items, fences = append(items, s), append(fences, fence)
-		}
-		rows, _ := q.cfg.Pool.Query(ctx, q.in(sqlCheck), q.cfg.Name, x.lease.member, items, fences)
-		var s string
-		var fence int64
-		ours := make(map[string]int64)
-		_, err := pgx.ForEachRow(rows, []any{&s, &fence}, func() error {
-			ours[s] = fence
-			return nil
-		})
+		rows, _ := q.cfg.Pool.Query(ctx, q.in(sqlCheck), q.cfg.Name, x.lease.member, x.known, x.fences)
+		gone, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		if err != nil {
 			return fmt.Errorf("comparing the runs with the table: %w", err)
 		}
-		q.checked(x, ours)
+		q.checked(gone)
 	}
 	if x.merge {
 		if err := q.cfg.Pool.QueryRow(ctx, q.in(sqlMerge), q.cfg.Name).Scan(&x.events); err != nil {
@@ -184,19 +166,19 @@ func (q *Queue[T]) prepare(ctx context.Context, x *exchanged[T]) error {
 
 // checked ends the runs that were in flight here, and not in the table: rows were deleted, or
 // a failover has lost them, and another process may have the item.
-func (q *Queue[T]) checked(x *exchanged[T], ours map[string]int64) {
+func (q *Queue[T]) checked(gone []string) {
 	var lost []string
 	q.mu.Lock()
 	q.check = false
-	for s, fence := range x.known {
-		if h := q.held[s]; ours[s] != fence && !h.giving {
+	for _, s := range gone {
+		if h := q.held[s]; !h.giving {
 			h.lose(reconcile.ErrLeaseLost)
 			lost = append(lost, s)
 		}
 	}
 	q.mu.Unlock()
-	for _, s := range lost {
-		q.cfg.Logger.Warn("postgres: a run has lost its lease: in the table, the item is not in flight here", "item", s)
+	if len(lost) > 0 {
+		q.cfg.Logger.Warn("postgres: runs have lost their lease: in the table, their items are not in flight here", "runs", len(lost), "first", lost[0])
 	}
 }
 
@@ -204,57 +186,31 @@ func (q *Queue[T]) checked(x *exchanged[T], ours map[string]int64) {
 func (q *Queue[T]) send(ctx context.Context, x *exchanged[T]) error {
 	b := new(pgx.Batch)
 	if a := &x.asks; len(a.items) > 0 {
-		b.Queue(q.in(sqlAsk), q.cfg.Name, a.items, a.verbs, a.delays)
+		b.Queue(q.in(sqlAsk), q.cfg.Name, a.items, a.verbs, a.delays).Exec(func(changed pgconn.CommandTag) error {
+			x.asked = changed.RowsAffected()
+			return nil
+		})
 	}
 	if g := &x.gives; len(g.items) > 0 {
-		b.Queue(q.in(sqlGive), q.cfg.Name, g.items, g.owners, g.fences, g.hows, g.delays, g.mins, g.errs)
-	}
-	if x.take > 0 {
-		b.Queue(q.in(sqlTake), q.cfg.Name, x.lease.member, x.take, x.stuck)
-	}
-	b.Queue(q.in(sqlNext), q.cfg.Name)
-	results := q.cfg.Pool.SendBatch(ctx, b)
-	err := x.read(results)
-	return errors.Join(err, results.Close())
-}
-
-func (x *exchanged[T]) read(results pgx.BatchResults) error {
-	if len(x.asks.items) > 0 {
-		changed, err := results.Exec()
-		if err != nil {
-			return fmt.Errorf("storing verbs: %w", err)
-		}
-		x.asked = changed.RowsAffected()
-	}
-	if len(x.gives.items) > 0 {
-		rows, _ := results.Query()
-		locked, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil {
-			return fmt.Errorf("giving items back: %w", err)
-		}
-		x.locked = make(map[string]bool, len(locked))
-		for _, s := range locked {
-			x.locked[s] = true
-		}
-	}
-	if x.take > 0 {
-		rows, _ := results.Query()
-		for rows.Next() {
-			t := taken[T]{holding: &holding[T]{lease: x.lease}}
-			t.over, t.lose = context.WithCancelCause(x.lease.over)
-			if err := rows.Scan(&t.text, &t.fence, &t.failures, &t.err, &t.since, &t.pending); err != nil {
-				return fmt.Errorf("taking items: %w", err)
+		b.Queue(q.in(sqlGive), q.cfg.Name, g.items, g.owners, g.fences, g.hows, g.delays, g.mins, g.errs).Query(func(rows pgx.Rows) error {
+			locked, err := pgx.CollectRows(rows, pgx.RowTo[string])
+			for _, s := range locked {
+				x.locked[s] = true
 			}
-			x.taken = append(x.taken, t)
-		}
-		if err := rows.Err(); err != nil {
-			return fmt.Errorf("taking items: %w", err)
-		}
+			return err
+		})
 	}
-	if err := results.QueryRow().Scan(&x.next, &x.ready); err != nil {
-		return fmt.Errorf("asking for the next item: %w", err)
+	if x.take > 0 {
+		b.Queue(q.in(sqlTake), q.cfg.Name, x.lease.member, x.take, x.stuck).Query(func(rows pgx.Rows) (err error) {
+			x.taken, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (*holding[T], error) {
+				h := &holding[T]{lease: x.lease}
+				return h, row.Scan(&h.text, &h.fence, &h.failures, &h.err, &h.since, &h.pending)
+			})
+			return err
+		})
 	}
-	return nil
+	b.Queue(q.in(sqlNext), q.cfg.Name).QueryRow(func(row pgx.Row) error { return row.Scan(&x.next, &x.ready) })
+	return q.cfg.Pool.SendBatch(ctx, b).Close()
 }
 
 // itemOf decodes an item. It calls a function of the user.
@@ -278,11 +234,11 @@ func (q *Queue[T]) finish(x *exchanged[T]) error {
 	q.stats.Enqueued += uint64(x.asked)
 	q.stats.Coalesced += uint64(len(x.asks.items)) - uint64(x.asked)
 	for _, t := range x.taken {
-		q.held[t.text] = t.holding
+		q.held[t.text] = t
 		switch {
 		case t.bad != nil:
 			pause, _ := retryUnread(t.bad, t.failures+1)
-			q.giveLocked(t.text, t.holding, giveBackOf(reconcile.RequeueOptions{Delay: pause, MinDelay: pause, Err: t.bad}))
+			q.giveLocked(t.text, t, giveBackOf(reconcile.RequeueOptions{Delay: pause, MinDelay: pause, Err: t.bad}))
 		case q.closed:
 			q.abortLocked(t.text)
 		default:

@@ -68,7 +68,9 @@ type Queue[T comparable] struct {
 
 // A holding is an item that is in flight here.
 type holding[T comparable] struct {
+	text     string
 	item     T
+	bad      error // why the text is not an item
 	fence    int64
 	failures int
 	err      string

@@ -195,16 +195,17 @@ FROM dead WHERE i.queue = $1 AND i.item = dead.item AND i.owner = dead.owner`
 
 // sqlCheck compares the runs that a member has by its own account with those in the table. It
 // frees those that the member does not know: they were taken by an exchange whose answer
-// was lost. It returns the runs of the table.
+// was lost. It returns the items of the runs that the table does not have.
 const sqlCheck = `
-WITH unknown AS (
-	SELECT item FROM reconcile.item WHERE queue = $1 AND owner = $2
-		AND (item, fence) NOT IN (SELECT * FROM unnest($3::text[], $4::bigint[])) ORDER BY item FOR NO KEY UPDATE
+WITH known AS (
+	SELECT * FROM unnest($3::text[], $4::bigint[]) AS k(item, fence)
+), unknown AS (
+	SELECT item FROM reconcile.item WHERE queue = $1 AND owner = $2 AND (item, fence) NOT IN (SELECT * FROM known) ORDER BY item FOR NO KEY UPDATE
 ), freed AS (
 	UPDATE reconcile.item i SET owner = NULL, since = statement_timestamp(), due = statement_timestamp(), not_before = NULL
 	FROM unknown u WHERE i.queue = $1 AND i.item = u.item AND i.owner = $2
 )
-SELECT item, fence FROM reconcile.item WHERE queue = $1 AND owner = $2`
+SELECT item FROM known k WHERE NOT EXISTS (SELECT FROM reconcile.item i WHERE i.queue = $1 AND i.item = k.item AND i.owner = $2 AND i.fence = k.fence)`
 
 // sqlGuard locks the row of a run against all who would take it over, until the end of the
 // transaction. It does not block verbs.

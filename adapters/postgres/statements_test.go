@@ -250,7 +250,7 @@ func TestRowsChangeDuringAStatement(t *testing.T) {
 		s.ask("within")
 		a := s.member(60)
 		s.take(a)
-		s.during(sqlCheck, "queue = $1 AND owner = $2\n", []any{s.queue, a, []string{}, []int64{}}, func() {
+		s.during(sqlCheck, "queue = $1 AND owner = $2 AND (item", []any{s.queue, a, []string{}, []int64{}}, func() {
 			exec(t, s.pool, "UPDATE reconcile.member SET until = now() - interval '1 s' WHERE id = $1", a)
 			exec(t, s.pool, sqlReap, s.queue, errDied, 60)
 			s.take(s.member(60))

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/reconkernel/reconcile"
 )
@@ -186,10 +185,7 @@ func (q *Queue[T]) checked(gone []string) {
 func (q *Queue[T]) send(ctx context.Context, x *exchanged[T]) error {
 	b := new(pgx.Batch)
 	if a := &x.asks; len(a.items) > 0 {
-		b.Queue(q.in(sqlAsk), q.cfg.Name, a.items, a.verbs, a.delays).Exec(func(changed pgconn.CommandTag) error {
-			x.asked = changed.RowsAffected()
-			return nil
-		})
+		b.Queue(q.in(sqlAsk), q.cfg.Name, a.items, a.verbs, a.delays).QueryRow(func(row pgx.Row) error { return row.Scan(&x.asked) })
 	}
 	if g := &x.gives; len(g.items) > 0 {
 		b.Queue(q.in(sqlGive), q.cfg.Name, g.items, g.owners, g.fences, g.hows, g.delays, g.mins, g.errs).Query(func(rows pgx.Rows) error {

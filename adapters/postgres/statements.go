@@ -26,34 +26,42 @@ package postgres
 //	EnqueueNow              due now, not_before -infinity
 //	Offer                   due now, recheck
 const sqlAsk = `
-WITH asked AS (
+WITH a AS (
+	SELECT * FROM unnest($2::text[], $3::text[], $4::bigint[]) AS a(item, verb, delay)
+), ` + sqlAsked + `
+SELECT count(*) FROM changed`
+
+// sqlAsked applies the verbs in a. A row of changed is one of an item that it changed.
+const sqlAsked = `asked AS (
 	SELECT item, statement_timestamp() AS now, statement_timestamp() + delay * interval '1 microsecond' AS due,
 		CASE verb WHEN 'after' THEN statement_timestamp() + delay * interval '1 microsecond' WHEN 'now' THEN '-infinity' END AS not_before,
 		verb = 'offer' AS recheck
-	FROM unnest($2::text[], $3::text[], $4::bigint[]) AS a(item, verb, delay)
-)
-INSERT INTO reconcile.item AS i (queue, item, due, not_before, recheck, since, pending)
-SELECT $1, item, due, not_before, recheck, now, now FROM asked ORDER BY item COLLATE "C"
-ON CONFLICT (queue, item) DO UPDATE SET
-	due = CASE
-		WHEN excluded.recheck OR excluded.not_before = '-infinity' THEN LEAST(i.due, excluded.due)
-		WHEN excluded.not_before IS NULL THEN LEAST(i.due, GREATEST(excluded.due, i.not_before))
-		WHEN i.due IS NULL OR i.due > excluded.since AND excluded.due <= i.due AND i.not_before IS DISTINCT FROM i.due
-			THEN GREATEST(excluded.due, i.not_before)
-		ELSE i.due END,
-	not_before = CASE
-		WHEN excluded.not_before = '-infinity' THEN excluded.not_before
-		WHEN excluded.not_before IS NOT NULL AND (i.due IS NULL OR i.due > excluded.since AND excluded.due <= i.due AND i.not_before IS DISTINCT FROM i.due)
-			THEN GREATEST(excluded.due, i.not_before)
-		ELSE i.not_before END,
-	recheck = false,
-	pending = CASE WHEN i.recheck THEN LEAST(i.due, excluded.since) ELSE i.pending END,
-	since = CASE WHEN i.owner IS NULL AND i.due > excluded.since
-			AND (excluded.recheck OR excluded.not_before = '-infinity' OR excluded.not_before IS NULL AND GREATEST(excluded.due, i.not_before) <= excluded.since)
-		THEN excluded.since ELSE i.since END
-WHERE CASE WHEN excluded.recheck THEN i.recheck AND i.due > excluded.since
-	ELSE i.due IS NULL OR i.due > excluded.since OR i.recheck
-		OR i.owner IS NOT NULL AND excluded.not_before = '-infinity' AND i.not_before IS DISTINCT FROM excluded.not_before END`
+	FROM a
+), changed AS (
+	INSERT INTO reconcile.item AS i (queue, item, due, not_before, recheck, since, pending)
+	SELECT $1, item, due, not_before, recheck, now, now FROM asked ORDER BY item COLLATE "C"
+	ON CONFLICT (queue, item) DO UPDATE SET
+		due = CASE
+			WHEN excluded.recheck OR excluded.not_before = '-infinity' THEN LEAST(i.due, excluded.due)
+			WHEN excluded.not_before IS NULL THEN LEAST(i.due, GREATEST(excluded.due, i.not_before))
+			WHEN i.due IS NULL OR i.due > excluded.since AND excluded.due <= i.due AND i.not_before IS DISTINCT FROM i.due
+				THEN GREATEST(excluded.due, i.not_before)
+			ELSE i.due END,
+		not_before = CASE
+			WHEN excluded.not_before = '-infinity' THEN excluded.not_before
+			WHEN excluded.not_before IS NOT NULL AND (i.due IS NULL OR i.due > excluded.since AND excluded.due <= i.due AND i.not_before IS DISTINCT FROM i.due)
+				THEN GREATEST(excluded.due, i.not_before)
+			ELSE i.not_before END,
+		recheck = false,
+		pending = CASE WHEN i.recheck THEN LEAST(i.due, excluded.since) ELSE i.pending END,
+		since = CASE WHEN i.owner IS NULL AND i.due > excluded.since
+				AND (excluded.recheck OR excluded.not_before = '-infinity' OR excluded.not_before IS NULL AND GREATEST(excluded.due, i.not_before) <= excluded.since)
+			THEN excluded.since ELSE i.since END
+	WHERE CASE WHEN excluded.recheck THEN i.recheck AND i.due > excluded.since
+		ELSE i.due IS NULL OR i.due > excluded.since OR i.recheck
+			OR i.owner IS NOT NULL AND excluded.not_before = '-infinity' AND i.not_before IS DISTINCT FROM excluded.not_before END
+	RETURNING 1
+)`
 
 // sqlGive gives runs back. A run is named by its owner and fence, here and below: fences begin
 // again after a failover that lost commits, and a restore. It returns the items whose rows are
@@ -131,16 +139,9 @@ const sqlMerge = `
 WITH event AS (
 	DELETE FROM reconcile.event WHERE queue = $1 AND id = ANY (ARRAY(
 		SELECT id FROM reconcile.event WHERE queue = $1 ORDER BY id LIMIT 1000 FOR UPDATE SKIP LOCKED)) RETURNING item
-), merged AS (
-	INSERT INTO reconcile.item AS i (queue, item, due, since, pending)
-	SELECT DISTINCT $1, item, statement_timestamp(), statement_timestamp(), statement_timestamp() FROM event ORDER BY item
-	ON CONFLICT (queue, item) DO UPDATE SET
-		due = LEAST(i.due, GREATEST(excluded.due, i.not_before)),
-		recheck = false,
-		pending = CASE WHEN i.recheck THEN LEAST(i.due, excluded.since) ELSE i.pending END,
-		since = CASE WHEN i.owner IS NULL AND i.due > excluded.since AND GREATEST(excluded.due, i.not_before) <= excluded.since THEN excluded.since ELSE i.since END
-	WHERE i.due IS NULL OR i.due > excluded.since OR i.recheck
-)
+), a AS (
+	SELECT DISTINCT item, 'within' AS verb, 0 AS delay FROM event
+), ` + sqlAsked + `
 SELECT count(*) FROM event`
 
 // sqlRemove cancels the next run of an item.

@@ -26,8 +26,7 @@ CREATE INDEX IF NOT EXISTS item_owner ON reconcile.item (queue, owner) WHERE own
 CREATE SEQUENCE IF NOT EXISTS reconcile.fence;
 
 -- One row for each process that takes items of a queue. The process draws the id at random, so
--- none comes again when commits are lost. Until is the end of its lease; '-infinity' says
--- that its items were freed, and that it cannot be renewed.
+-- none comes again when commits are lost. Until is the end of its lease.
 CREATE TABLE IF NOT EXISTS reconcile.member (
 	id    bigint      PRIMARY KEY,
 	queue text        NOT NULL,

@@ -160,26 +160,21 @@ const (
 	sqlLeave = `DELETE FROM reconcile.member WHERE id = $1`
 )
 
-// sqlReap ends the members whose lease is over, and frees their items: a failure of each
+// sqlReap deletes the members whose lease is over, and frees their items: a failure of each
 // run, because an item may be the reason why its process died. Such an item is ready at
-// once after its first failure, and held for 1 s to $3 s after further ones. A member whose
-// items are all free is deleted.
+// once after its first failure, and held for 1 s to $3 s after further ones.
 //
 // It locks the row of a member to judge it, because a renewal may have begun in time and
-// end later; and an ended member cannot be renewed, whatever the clock says later. An item
+// end later; and a deleted member cannot be renewed, whatever the clock says later. An item
 // is freed only if its owner is one of those members, or one whose row was not there: its
-// owner may be another by the time that it is locked, one that this statement cannot see.
+// owner may be another by the time that it is locked, one that this statement cannot see. An
+// item that is locked is left to the next time.
 const sqlReap = `
 WITH expired AS (
-	SELECT id FROM reconcile.member WHERE queue = $1 AND until <= clock_timestamp() FOR UPDATE SKIP LOCKED
-), ended AS (
-	UPDATE reconcile.member m SET until = '-infinity' FROM expired WHERE m.id = expired.id
-		AND EXISTS (SELECT FROM reconcile.item i WHERE i.queue = $1 AND i.owner = m.id)
-), buried AS (
-	DELETE FROM reconcile.member m USING expired WHERE m.id = expired.id
-		AND NOT EXISTS (SELECT FROM reconcile.item i WHERE i.queue = $1 AND i.owner = m.id)
+	DELETE FROM reconcile.member WHERE id = ANY (ARRAY(
+		SELECT id FROM reconcile.member WHERE queue = $1 AND until <= clock_timestamp() FOR UPDATE SKIP LOCKED)) RETURNING id AS owner
 ), gone AS MATERIALIZED (
-	SELECT id AS owner FROM expired
+	SELECT owner FROM expired
 	UNION
 	SELECT owner FROM reconcile.item i
 	WHERE queue = $1 AND owner IS NOT NULL AND NOT EXISTS (SELECT FROM reconcile.member m WHERE m.id = i.owner)

@@ -133,12 +133,8 @@ func (w *twin) take(taken bool) error {
 
 func (w *twin) give(options reconcile.RequeueOptions) {
 	o := giveBackOf(options)
-	var delay *int64
-	if !o.isDone() {
-		d := max(0, options.Delay, options.MinDelay).Microseconds()
-		delay = &d
-	}
-	w.exec(sqlGive, "lockstep", []string{w.item}, []int64{-1}, []int64{w.fence}, []string{o.verb}, []*int64{delay}, []int64{max(0, options.MinDelay).Microseconds()}, []string{o.err})
+	delay := max(0, options.Delay, options.MinDelay).Microseconds()
+	w.exec(sqlGive, "lockstep", []string{w.item}, []int64{-1}, []int64{w.fence}, []string{o.verb}, []int64{delay}, []int64{max(0, options.MinDelay).Microseconds()}, []string{o.err})
 }
 
 // compare returns an error if the row of the item is not what the model says.

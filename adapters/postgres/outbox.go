@@ -12,15 +12,14 @@ import (
 
 // An op is an operation on one item that is to be stored: a verb, or a give-back.
 type op struct {
-	verb     string        // as in sqlAsk, or how in sqlGive
-	due      time.Time     // of after and within, and of give-backs that have a next run
-	minDelay time.Duration // of give-backs, from given on
-	given    time.Time
-	err      string
-	owner    int64 // and
-	fence    int64 // of give-backs
-	sent     bool  // It may be stored already, so a later op is not part of it.
-	stored   chan struct{} // closed when it is; nil while nobody waits for that
+	verb      string    // as in sqlAsk, or how in sqlGive
+	due       time.Time // of after and within, and of give-backs that have a next run
+	notBefore time.Time // of give-backs that have a MinDelay
+	err       string
+	owner     int64         // and
+	fence     int64         // of give-backs
+	sent      bool          // It may be stored already, so a later op is not part of it.
+	stored    chan struct{} // closed when it is; nil while nobody waits for that
 }
 
 func (o *op) gives() bool  { return o.fence != 0 }
@@ -29,7 +28,10 @@ func (o *op) isDone() bool { return o.verb == "done" || o.verb == "gaveup" }
 // giveBackOf returns the op of a give-back, without its fence.
 func giveBackOf(w reconcile.RequeueOptions) op {
 	now := time.Now()
-	o := op{verb: "requeue", due: now.Add(max(0, w.Delay, w.MinDelay)), minDelay: max(0, w.MinDelay), given: now}
+	o := op{verb: "requeue", due: now.Add(max(0, w.Delay, w.MinDelay))}
+	if w.MinDelay > 0 {
+		o.notBefore = now.Add(w.MinDelay)
+	}
 	switch {
 	case w.Aborted:
 		return op{verb: "abort"}
@@ -117,8 +119,8 @@ type batch struct {
 	}
 	gives struct {
 		items, hows, errs    []string
-		owners, fences, mins []int64
-		delays               []*int64
+		owners, fences       []int64
+		delays, mins         []int64
 	}
 	given map[string]bool
 }
@@ -141,16 +143,7 @@ func (q *Queue[T]) takeLocked() *batch {
 			o, g := &ops[n], &b.gives
 			g.items, g.hows, g.errs = append(g.items, s), append(g.hows, o.verb), append(g.errs, o.err)
 			g.owners, g.fences = append(g.owners, o.owner), append(g.fences, o.fence)
-			var delay *int64
-			if !o.isDone() {
-				d := left(o.due)
-				delay = &d
-			}
-			minimum := int64(0)
-			if o.minDelay > 0 {
-				minimum = left(o.given.Add(o.minDelay))
-			}
-			g.delays, g.mins = append(g.delays, delay), append(g.mins, minimum)
+			g.delays, g.mins = append(g.delays, left(o.due)), append(g.mins, left(o.notBefore))
 			b.given[s], o.sent = true, true
 			n++
 		}

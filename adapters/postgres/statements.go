@@ -65,15 +65,14 @@ const sqlAsked = `asked AS (
 
 // sqlGive gives runs back. A run is named by its owner and fence, here and below: fences begin
 // again after a failover that lost commits, and a restore. It returns the items whose rows are
-// locked, which are tried again; all others were given back, or are not ours any more. Delay
-// is NULL for Done.
+// locked, which are tried again; all others were given back, or are not ours any more.
 const sqlGive = `
 WITH given AS (
 	SELECT * FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::bigint[], $7::bigint[], $8::text[]) AS g(item, owner, fence, how, delay, min_delay, err)
 ), mine AS (
 	SELECT i.item, i.due, i.not_before, i.since, i.pending, i.failures, i.err AS last_err, g.how, g.err,
 		statement_timestamp() AS now,
-		statement_timestamp() + g.delay * interval '1 microsecond' AS own,
+		CASE WHEN g.how NOT IN ('done', 'gaveup') THEN statement_timestamp() + g.delay * interval '1 microsecond' END AS own,
 		CASE WHEN g.min_delay > 0 AND i.not_before IS DISTINCT FROM '-infinity' THEN statement_timestamp() + g.min_delay * interval '1 microsecond' END AS minimum
 	FROM given g JOIN reconcile.item i ON i.queue = $1 AND i.item = g.item
 	WHERE i.owner = g.owner AND i.fence = g.fence

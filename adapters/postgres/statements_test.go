@@ -62,7 +62,7 @@ func (s *stage) done(r takenRun) {
 }
 
 func (s *stage) giveArgs(r takenRun) []any {
-	return []any{s.queue, []string{"x"}, []int64{r.owner}, []int64{r.fence}, []string{"done"}, []*int64{nil}, []int64{0}, []string{""}}
+	return []any{s.queue, []string{"x"}, []int64{r.owner}, []int64{r.fence}, []string{"done"}, []int64{0}, []int64{0}, []string{""}}
 }
 
 // row is how the item stands: none, ready, waiting, or in flight in a member and perhaps with

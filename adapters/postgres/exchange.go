@@ -115,14 +115,7 @@ func (q *Queue[T]) begin() *exchanged[T] {
 	if time.Since(q.took) > time.Second {
 		ahead = 0 // and those taken ahead are given back
 	}
-	for q.local.Len() > q.waiting+ahead { // so a Dequeue here does not wait
-		s, err := q.local.Dequeue(context.Background())
-		if err != nil {
-			break
-		}
-		q.local.Done(s)
-		q.abortLocked(s)
-	}
+	q.keepLocked(q.waiting + ahead)
 	x := &exchanged[T]{batch: q.takeLocked(), lease: q.lease, locked: make(map[string]bool)}
 	x.stuck, x.known, x.fences = []string{}, []string{}, []int64{} // nil would be NULL, and ALL of NULL is not true
 	if l := q.lease; l != nil && !l.isOver() {

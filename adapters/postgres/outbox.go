@@ -118,9 +118,9 @@ type batch struct {
 		delays       []int64
 	}
 	gives struct {
-		items, hows, errs    []string
-		owners, fences       []int64
-		delays, mins         []int64
+		items, hows, errs []string
+		owners, fences    []int64
+		delays, mins      []int64
 	}
 	given map[string]bool
 }

@@ -349,6 +349,19 @@ func (q *Queue[T]) giveLocked(s string, h *holding[T], o op) {
 	q.postLocked(s, o)
 }
 
+// keepLocked gives back the items that were taken and that no Dequeue has, until n are left. As n
+// is no less than the Dequeues that wait, or the queue is closed, the Dequeue here does not wait.
+func (q *Queue[T]) keepLocked(n int) {
+	for q.local.Len() > n {
+		s, err := q.local.Dequeue(context.Background())
+		if err != nil { // A Dequeue was faster.
+			return
+		}
+		q.local.Done(s)
+		q.abortLocked(s)
+	}
+}
+
 // abortLocked gives back an item whose run did not begin.
 func (q *Queue[T]) abortLocked(s string) {
 	if h := q.held[s]; h != nil && !h.giving {
@@ -381,14 +394,7 @@ func (q *Queue[T]) Close(ctx context.Context) error {
 	q.mu.Lock()
 	q.closed = true
 	q.local.Close()
-	for q.local.Len() > 0 { // taken, and no Dequeue has them
-		s, err := q.local.Dequeue(context.Background())
-		if err != nil {
-			break
-		}
-		q.local.Done(s)
-		q.abortLocked(s)
-	}
+	q.keepLocked(0)
 	q.checkDrainedLocked()
 	q.mu.Unlock()
 	var err error

@@ -163,7 +163,7 @@ func (q *Queue[T]) checked(gone []string) {
 	q.mu.Lock()
 	q.check = false
 	for _, s := range gone {
-		if h := q.held[s]; !h.giving {
+		if h := q.held[s]; h.over.Err() == nil { // It runs, and was not lost before.
 			h.lose(reconcile.ErrLeaseLost)
 			lost = append(lost, s)
 		}

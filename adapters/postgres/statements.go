@@ -154,7 +154,7 @@ SELECT COALESCE(bool_or(due IS NOT NULL), false) FROM old`
 const (
 	sqlJoin = `INSERT INTO reconcile.member (id, queue, name, until) VALUES ($1, $2, $3, clock_timestamp() + $4 * interval '1 microsecond')`
 
-	sqlRenew = `UPDATE reconcile.member SET until = clock_timestamp() + $2 * interval '1 microsecond' WHERE id = $1 AND until > clock_timestamp()`
+	sqlRenew = `UPDATE reconcile.member SET until = clock_timestamp() + $2 * interval '1 microsecond' WHERE id = $1`
 
 	sqlLeave = `DELETE FROM reconcile.member WHERE id = $1`
 )
@@ -178,7 +178,7 @@ WITH expired AS (
 	SELECT owner FROM reconcile.item i
 	WHERE queue = $1 AND owner IS NOT NULL AND NOT EXISTS (SELECT FROM reconcile.member m WHERE m.id = i.owner)
 ), dead AS (
-	SELECT i.item, i.owner, i.not_before IS NOT DISTINCT FROM '-infinity' AS at_once,
+	SELECT i.item, i.not_before IS NOT DISTINCT FROM '-infinity' AS at_once,
 		statement_timestamp() + CASE WHEN failures = 0 THEN 0 ELSE LEAST($3::float8, 2 ^ (LEAST(failures, 9) - 1)) END * interval '1 second' AS due
 	FROM reconcile.item i JOIN gone ON gone.owner = i.owner WHERE queue = $1
 	FOR UPDATE OF i SKIP LOCKED
@@ -186,7 +186,7 @@ WITH expired AS (
 UPDATE reconcile.item i SET owner = NULL, since = statement_timestamp(), failures = i.failures + 1, err = $2,
 	due = CASE WHEN dead.at_once THEN statement_timestamp() ELSE dead.due END,
 	not_before = CASE WHEN dead.at_once THEN NULL ELSE dead.due END
-FROM dead WHERE i.queue = $1 AND i.item = dead.item AND i.owner = dead.owner`
+FROM dead WHERE i.queue = $1 AND i.item = dead.item`
 
 // sqlCheck compares the runs that a member has by its own account with those in the table. It
 // frees those that the member does not know: they were taken by an exchange whose answer
@@ -198,7 +198,7 @@ WITH known AS (
 	SELECT item FROM reconcile.item WHERE queue = $1 AND owner = $2 AND (item, fence) NOT IN (SELECT * FROM known) ORDER BY item FOR NO KEY UPDATE
 ), freed AS (
 	UPDATE reconcile.item i SET owner = NULL, since = statement_timestamp(), due = statement_timestamp(), not_before = NULL
-	FROM unknown u WHERE i.queue = $1 AND i.item = u.item AND i.owner = $2
+	FROM unknown u WHERE i.queue = $1 AND i.item = u.item
 )
 SELECT item FROM known k WHERE NOT EXISTS (SELECT FROM reconcile.item i WHERE i.queue = $1 AND i.item = k.item AND i.owner = $2 AND i.fence = k.fence)`
 

@@ -245,6 +245,23 @@ func TestRowsChangeDuringAStatement(t *testing.T) {
 			t.Errorf("the item is %s, want ready: the event is lost", got)
 		}
 	})
+	t.Run("merging: another process merges", func(t *testing.T) {
+		s := newStage(t)
+		tx, err := s.pool.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback(context.Background())
+		exec(t, s.pool, "SELECT reconcile.enqueue($1, 'y', true)", s.queue)
+		if _, err := tx.Exec(t.Context(), sqlMerge, s.queue); err != nil {
+			t.Fatal(err)
+		}
+		exec(t, s.pool, "SELECT reconcile.enqueue($1, 'x', true)", s.queue)
+		exec(t, s.pool, sqlMerge, s.queue)
+		if got := s.row(); got != "ready" {
+			t.Errorf("the item is %s, want ready", got)
+		}
+	})
 	t.Run("comparing: another member has the item by now", func(t *testing.T) {
 		s := newStage(t)
 		s.ask("within")
@@ -276,8 +293,9 @@ func TestFenceIsUsedAgain(t *testing.T) {
 	if got := s.row(); got != "in flight" {
 		t.Errorf("after the give-back of the run that was lost, the item is %s, want in flight in the other member", got)
 	}
-	rows, _ := s.pool.Query(t.Context(), sqlCheck, s.queue, b, []string{"another item"}, []int64{lost.fence})
-	rows.Close()
+	if n := exec(t, s.pool, sqlCheck, s.queue, b, []string{"another item", "x"}, []int64{lost.fence, lost.fence + 1}); n != 2 {
+		t.Errorf("the table lacks %d runs of the member, want 2", n)
+	}
 	if got := s.row(); got != "ready" {
 		t.Errorf("the item, of which its member has no run, is %s, want ready", got)
 	}
@@ -295,28 +313,33 @@ func TestLocksAreInOneOrder(t *testing.T) {
 		exec(t, p, sqlAsk, "q", []string{"a", "B"}, []string{"after", "after"}, []int64{3600e6, 3600e6})
 	}
 	ask()
-	tx, err := p.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	exec(t, p, "UPDATE reconcile.item SET owner = 7")
+	check := func() { exec(t, p, sqlCheck, "q", 7, []string{}, []int64{}) }
+	for _, statement := range []func(){ask, check} {
+		tx, err := p.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback(context.Background())
+		if _, err := tx.Exec(t.Context(), "SELECT FROM reconcile.item WHERE item = 'a' FOR UPDATE"); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan bool)
+		go func() {
+			defer close(ended)
+			statement()
+		}()
+		until(t, p, 1, "SELECT count(*) FROM pg_stat_activity WHERE datname = 'english' AND wait_event_type = 'Lock'")
+		if n := exec(t, p, "SELECT FROM reconcile.item WHERE item = 'B' FOR UPDATE SKIP LOCKED"); n != 0 {
+			t.Error("it waits for a before it has locked B")
+		}
+		tx.Rollback(t.Context())
+		next(t, ended)
 	}
-	defer tx.Rollback(context.Background())
-	if _, err := tx.Exec(t.Context(), "SELECT FROM reconcile.item WHERE item = 'a' FOR UPDATE"); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan bool)
-	go func() {
-		defer close(ended)
-		ask()
-	}()
-	until(t, p, 1, "SELECT count(*) FROM pg_stat_activity WHERE datname = 'english' AND wait_event_type = 'Lock'")
-	if n := exec(t, p, "SELECT FROM reconcile.item WHERE item = 'B' FOR UPDATE SKIP LOCKED"); n != 0 {
-		t.Error("it waits for a before it has locked B")
-	}
-	tx.Rollback(t.Context())
-	next(t, ended)
 }
 
-// What a process has taken whose member was deleted, or ended without items, is freed.
+// What a process has taken whose member was deleted, or ended without items, is freed. It takes
+// nothing more.
 func TestItemsOfADeletedMemberAreFreed(t *testing.T) {
 	s := newStage(t)
 	id := s.member(60)
@@ -326,6 +349,20 @@ func TestItemsOfADeletedMemberAreFreed(t *testing.T) {
 	if n := exec(t, s.pool, sqlReap, s.queue, errDied, 60); n != 1 || s.row() != "ready" {
 		t.Errorf("freed %d items, and it is %s", n, s.row())
 	}
+	for _, id := range []int64{id, s.member(-1)} {
+		if n := exec(t, s.pool, sqlTake, s.queue, id, 1, []string{}); n != 0 {
+			t.Error("a member without a lease took it")
+		}
+	}
+}
+
+// The item that has been due for longest is taken first.
+func TestTakesInTheOrderOfTimes(t *testing.T) {
+	s := newStage(t)
+	exec(t, s.pool, sqlAsk, s.queue, []string{"a", "b"}, []string{"within", "within"}, []int64{0, 0})
+	exec(t, s.pool, "UPDATE reconcile.item SET due = due - interval '1 s' WHERE queue = $1 AND item = 'b'", s.queue)
+	s.take(s.member(60))
+	until(t, s.pool, "b", "SELECT item FROM reconcile.item WHERE queue = $1 AND owner IS NOT NULL", s.queue)
 }
 
 // After its first failure an item whose process died is ready at once, and held after others, or

@@ -291,6 +291,17 @@ func TestElectRunnerEnds(t *testing.T) {
 			t.Errorf("Run: %v, want %s", err, want)
 		}
 	}
+	cfg.Lease = time.Second
+	ctx, stop := context.WithCancel(t.Context())
+	err := Elect(cfg, reconcile.RunFunc(func(ctx context.Context) error {
+		exec(t, p, "DELETE FROM reconcile.member WHERE queue = $1", "elect:"+name)
+		<-ctx.Done()
+		stop()
+		return errors.New("a call was cut short")
+	})).Run(ctx)
+	if err != nil {
+		t.Errorf("Run: %v after the lease was lost and ctx is done, want nil", err)
+	}
 	for want, r := range map[string]reconcile.Runner{
 		"needs a Runner": nil, "EachTerm makes one for each": new(supervise.Group), "EachTerm needs a function": EachTerm(nil),
 	} {

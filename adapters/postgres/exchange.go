@@ -92,20 +92,25 @@ func (q *Queue[T]) exchange(ctx context.Context) error {
 		err = q.send(ctx, x)
 	}
 	if err != nil {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		q.check, q.merge = true, true
-		q.undoLocked(x.batch)
+		q.fail(x)
 		return err
 	}
 	for _, t := range x.taken {
-		t.over, t.lose = context.WithCancelCause(x.lease.over)
 		t.item, t.bad = q.itemOf(t.text)
 		if n := t.failures + 1; t.bad != nil && n&(n-1) == 0 {
 			q.cfg.Logger.Error("postgres: the text of an item cannot be read; it is tried again later", "item", t.text, "failures", n, "err", t.bad)
 		}
 	}
 	return q.finish(x)
+}
+
+// fail takes note of an exchange without an answer, which may have been carried out. Its ops are
+// stored again: a give-back has a fence, and a verb then causes at most one run more.
+func (q *Queue[T]) fail(x *exchanged[T]) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.check, q.merge = true, true
+	q.line = append(x.items, q.line...)
 }
 
 func (q *Queue[T]) begin() *exchanged[T] {
@@ -117,8 +122,8 @@ func (q *Queue[T]) begin() *exchanged[T] {
 	}
 	q.keepLocked(q.waiting + ahead)
 	x := &exchanged[T]{batch: q.takeLocked(), lease: q.lease, locked: make(map[string]bool)}
-	x.stuck, x.known, x.fences = []string{}, []string{}, []int64{} // nil would be NULL, and ALL of NULL is not true
-	if l := q.lease; l != nil && !l.isOver() {
+	x.stuck = []string{} // nil would be NULL, and ALL of NULL is not true
+	if q.lease != nil {
 		x.check = q.check
 		if !q.closed {
 			x.take = max(0, q.waiting+ahead-q.local.Len())
@@ -223,6 +228,7 @@ func (q *Queue[T]) finish(x *exchanged[T]) error {
 	q.stats.Enqueued += uint64(x.asked)
 	q.stats.Coalesced += uint64(len(x.asks.items)) - uint64(x.asked)
 	for _, t := range x.taken {
+		t.over, t.lose = context.WithCancelCause(x.lease.over)
 		q.held[t.text] = t
 		switch {
 		case t.bad != nil:

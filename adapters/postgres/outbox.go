@@ -152,10 +152,6 @@ func (q *Queue[T]) takeLocked() *batch {
 	return b
 }
 
-// undoLocked puts a batch back that was perhaps stored. Its ops may be stored again: a
-// give-back has a fence, and a verb then causes at most one run more.
-func (q *Queue[T]) undoLocked(b *batch) { q.line = append(b.items, q.line...) }
-
 // storedLocked removes the ops of a batch from the outbox, except the give-backs of locked
 // items.
 func (q *Queue[T]) storedLocked(b *batch, locked map[string]bool) {

@@ -106,12 +106,16 @@ func TestEventDuringAnExchangeIsStored(t *testing.T) {
 	}
 	x := q.begin()
 	q.Enqueue("x")
-	q.mu.Lock()
-	q.undoLocked(x.batch) // and while it is stored again
-	q.mu.Unlock()
+	q.fail(x) // and while it is stored again
 	q.Enqueue("x")
 	if n := len(q.outbox["x"]); n != 2 {
 		t.Errorf("%d verbs to be stored, want two", n)
+	}
+	for range 2 {
+		step(t, q)
+	}
+	if n := len(q.outbox); n != 0 {
+		t.Errorf("after two exchanges %d items are to be stored, want none", n)
 	}
 }
 
@@ -144,6 +148,7 @@ func TestBusyProcessLeavesEvents(t *testing.T) {
 		t.Errorf("the next exchange is in %v, want that of the poll", next)
 	}
 	q.waiting = 1
+	q.fail(q.begin()) // After an exchange that failed, the next one looks for them.
 	if next := step(t, q); next != 0 || q.local.Len() != 1 {
 		t.Errorf("the next exchange is in %v, and %d items were taken, want one, and to look for more at once", next, q.local.Len())
 	}
@@ -213,7 +218,17 @@ func TestCloseNotifies(t *testing.T) {
 		t.Fatal(err)
 	}
 	q.Enqueue("x")
+	q.waiting = 1
+	x := q.begin()
+	if err := q.send(t.Context(), x); err != nil {
+		t.Fatal(err)
+	}
+	q.closed = true // during an exchange
+	q.finish(x)
 	step(t, q)
+	if n := len(q.held); n != 0 || len(x.taken) != 1 {
+		t.Fatalf("an exchange has taken %d items, want one, and %d are held, want none", len(x.taken), n)
+	}
 	if err := q.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -224,22 +239,25 @@ func TestCloseNotifies(t *testing.T) {
 	}
 }
 
-// An exchange whose answer was lost may have taken items: they are freed, also if the process
-// holds nothing else.
+// An exchange whose answer was lost may have taken items: the next one frees them, also if the
+// process holds nothing else, and so does Close.
 func TestFreesItemsOfALostAnswer(t *testing.T) {
-	q := joined(t, Config{Pool: setUp(t)})
-	q.waiting = 1
-	q.Enqueue("x")
-	x := q.begin()
-	if err := q.send(t.Context(), x); err != nil || len(x.taken) != 1 {
-		t.Fatal(err, x.taken)
+	for _, free := range []func(*Queue[string], *exchanged[string]){
+		func(q *Queue[string], x *exchanged[string]) { q.fail(x); step(t, q) },
+		func(q *Queue[string], _ *exchanged[string]) { q.Close(t.Context()) },
+	} {
+		q := joined(t, Config{Pool: setUp(t)})
+		q.Enqueue("x")
+		step(t, q)
+		q.waiting = 1
+		x := q.begin()
+		if err := q.send(t.Context(), x); err != nil || len(x.taken) != 1 {
+			t.Fatal(err, x.taken)
+		}
+		q.waiting = 0
+		free(q, x)
+		until(t, q.cfg.Pool, 1, "SELECT count(*) FROM reconcile.item WHERE queue = $1 AND owner IS NULL AND failures = 0", q.cfg.Name)
 	}
-	q.mu.Lock() // as if there had been no answer
-	q.undoLocked(x.batch)
-	q.check, q.waiting = true, 0
-	q.mu.Unlock()
-	step(t, q)
-	until(t, q.cfg.Pool, 1, "SELECT count(*) FROM reconcile.item WHERE queue = $1 AND owner IS NULL AND failures = 0", q.cfg.Name)
 }
 
 // A run whose row is gone, as after a failover that lost it, ends: another process may have
@@ -413,6 +431,7 @@ func TestGuard(t *testing.T) {
 	if n := b.local.Len(); n != 0 || len(b.outbox) != 0 {
 		t.Errorf("during a guarded transaction %d items were taken over, and %d events wait for it", n, len(b.outbox))
 	}
+	until(t, p, 0, "SELECT failures FROM reconcile.item WHERE queue = $1", a.cfg.Name) // It is not freed either.
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -437,6 +456,26 @@ func TestGuard(t *testing.T) {
 		if !errors.Is(err, reconcile.ErrTerminal) {
 			t.Errorf("without a transaction: %v, want a terminal error", err)
 		}
+	}
+
+	// A run ends before its transaction: its give-back waits, and holds nothing else up.
+	tx, err = p.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if err := Guard(b.Lease(t.Context(), "x"), tx); err != nil {
+		t.Fatal(err)
+	}
+	b.waiting = 0
+	b.Done("x")
+	b.Enqueue("y")
+	if next := step(t, b); next > 20*time.Millisecond || len(b.outbox) != 1 {
+		t.Errorf("the next exchange is in %v, for %d items, want 20ms at most, for the one that is locked", next, len(b.outbox))
+	}
+	tx.Rollback(t.Context())
+	if step(t, b); len(b.outbox) != 0 {
+		t.Errorf("%d items are to be given back, want none", len(b.outbox))
 	}
 }
 
@@ -503,7 +542,7 @@ func TestClose(t *testing.T) {
 	if err := q.EnqueueContext(t.Context(), "x"); err != reconcile.ErrClosed {
 		t.Errorf("EnqueueContext after Close: %v", err)
 	}
-	late := open(t, Config{Pool: q.cfg.Pool, Name: q.cfg.Name})
+	late := open(t, Config{Pool: q.cfg.Pool})
 	enqueue(t, late, "run")
 	take(t, late, "run")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)

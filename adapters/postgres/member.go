@@ -53,9 +53,7 @@ func (q *Queue[T]) hears(payload string) {
 	q.mu.Lock()
 	q.heard = true
 	q.mu.Unlock()
-	if payload != "hello" {
-		q.woken(payload == "event")
-	}
+	q.woken(payload == "event")
 }
 
 // woken is called when there may be something to take.
@@ -135,8 +133,7 @@ func (q *Queue[T]) renew(ctx context.Context) error {
 	}
 	n := freed.RowsAffected()
 	q.mu.Lock()
-	q.check = true // An exchange whose answer was lost may have been carried out late.
-	q.notify = q.notify || n > 0
+	q.check = true // An exchange whose answer was lost may have been carried out late. It notifies others, too.
 	if n > 0 || len(q.held) > 0 {
 		q.tasks.Enqueue(exchange)
 	}

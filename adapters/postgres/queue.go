@@ -294,11 +294,7 @@ func (q *Queue[T]) Dequeue(ctx context.Context) (T, error) {
 		q.mu.Lock()
 		q.waiting--
 		if err != nil {
-			excess := q.local.Len() > 0
-			q.mu.Unlock()
-			if excess {
-				q.tasks.Enqueue(exchange) // which gives back the items that no Dequeue waits for
-			}
+			q.mu.Unlock() // The next exchange gives back the items that no Dequeue waits for.
 			var none T
 			return none, err
 		}

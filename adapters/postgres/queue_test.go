@@ -111,11 +111,9 @@ func TestEventDuringAnExchangeIsStored(t *testing.T) {
 	if n := len(q.outbox["x"]); n != 2 {
 		t.Errorf("%d verbs to be stored, want two", n)
 	}
-	for range 2 {
-		step(t, q)
-	}
-	if n := len(q.outbox); n != 0 {
-		t.Errorf("after two exchanges %d items are to be stored, want none", n)
+	step(t, q)
+	if next := step(t, q); next >= 0 || len(q.outbox) != 0 {
+		t.Errorf("after two exchanges %d items are to be stored, and the next one is in %v, want none, and none in a process without a lease", len(q.outbox), next)
 	}
 }
 
@@ -173,6 +171,20 @@ func TestFindsEventsWithoutNotification(t *testing.T) {
 	}
 }
 
+// A process that is busy when an item becomes due notifies others, which may not know the time.
+func TestNotifiesOthersOfWhatBecomesDue(t *testing.T) {
+	q := joined(t, Config{Pool: setUp(t)})
+	q.EnqueueAfter("x", 4*time.Second)
+	if next := step(t, q); next > 4*time.Second {
+		t.Errorf("the next exchange is in %v, want that of the item", next)
+	}
+	exec(t, q.cfg.Pool, "UPDATE reconcile.item SET due = now() WHERE queue = $1", q.cfg.Name)
+	step(t, q)
+	if q.tasks.State(wake).Phase == reconcile.PhaseIdle {
+		t.Error("nobody is notified")
+	}
+}
+
 // An item whose row was deleted during its run, and made again by an event, is not taken by the
 // same process until the run has ended. Nor is it stuck then.
 func TestRunIsNotBesideItself(t *testing.T) {
@@ -193,6 +205,12 @@ func TestRunIsNotBesideItself(t *testing.T) {
 	step(t, q)
 	if n := q.local.Len(); n != 1 {
 		t.Error("it was not taken after the run")
+	}
+	q.lease.end() // before a worker has it
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if item, err := q.Dequeue(ctx); err == nil {
+		t.Errorf("Dequeue: %q after the end of its lease, want none", item)
 	}
 }
 
@@ -493,22 +511,21 @@ func TestSaysThatItHearsNothing(t *testing.T) {
 	if n := strings.Count(log.String(), "LISTEN hears nothing"); n != 1 {
 		t.Errorf("%d lines, want one:\n%s", n, log.String())
 	}
-	var heard strings.Builder
 	r := open(t, Config{Pool: p, Logger: log.logger()})
 	enqueue(t, r, "x")
 	take(t, r, "x")
-	until(t, p, true, "SELECT true")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	for ctx.Err() == nil && heard.Len() == 0 {
+	err := servers.Retry(ctx, func(context.Context) error {
 		r.mu.Lock()
-		if r.heard {
-			heard.WriteString("hello")
+		defer r.mu.Unlock()
+		if !r.heard {
+			return errors.New("a process that listens has not heard itself")
 		}
-		r.mu.Unlock()
-	}
-	if heard.Len() == 0 {
-		t.Error("a process that listens has not heard itself")
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 
@@ -626,11 +643,18 @@ func TestStates(t *testing.T) {
 	if s := q.State("unknown"); s != (reconcile.State{}) {
 		t.Errorf("an unknown item has the state %+v", s)
 	}
-	if err := q.count(t.Context()); !isRequeue(err) {
-		t.Fatal(err)
+	if err := q.count(t.Context()); err == nil || !isRequeue(err) {
+		t.Fatalf("count: %v, want to count again", err)
 	}
 	if s := q.Stats(); s.Ready != 1 || s.Waiting != 1 || s.InFlight != 2 || s.Again != 1 || s.Taken != 1 || s.Enqueued != 5 {
 		t.Errorf("Stats: %+v", s)
+	}
+	still(q).counted = time.Now().Add(-time.Hour)
+	if err := q.count(t.Context()); err != nil {
+		t.Errorf("count: %v when nobody asks, want nil", err)
+	}
+	if cause := context.Cause(q.Lease(t.Context(), "held")); cause != reconcile.ErrLeaseLost {
+		t.Errorf("the context of an item that is not in flight ended with %v, want %v", cause, reconcile.ErrLeaseLost)
 	}
 }
 

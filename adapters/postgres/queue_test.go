@@ -92,7 +92,9 @@ func TestStoresManyItemsWithoutDequeue(t *testing.T) {
 		items = append(items, fmt.Sprint(i))
 	}
 	enqueue(t, q, items...)
-	until(t, q.cfg.Pool, len(items), "SELECT count(*) FROM reconcile.item WHERE queue = $1", q.cfg.Name)
+	if n := exec(t, q.cfg.Pool, "SELECT FROM reconcile.item WHERE queue = $1", q.cfg.Name); n != int64(len(items)) {
+		t.Errorf("%d items are stored, want %d", n, len(items))
+	}
 }
 
 // An event that comes while an earlier verb is being stored is not part of it: the item
@@ -223,18 +225,25 @@ func TestMembersHaveRandomIds(t *testing.T) {
 	}
 }
 
-// Close notifies others of the items that it leaves, also if nothing else does.
-func TestCloseNotifies(t *testing.T) {
-	p := setUp(t)
-	q := joined(t, Config{Pool: p})
+// hearing returns a connection that hears the notifications of queues.
+func hearing(t *testing.T, queues ...*Queue[string]) *pgx.Conn {
+	t.Helper()
 	conn, err := pgx.Connect(t.Context(), pgtest.Shared(t).URL())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close(context.Background())
-	if _, err := conn.Exec(t.Context(), "LISTEN "+pgx.Identifier{q.channel}.Sanitize()); err != nil {
-		t.Fatal(err)
+	t.Cleanup(func() { conn.Close(context.Background()) })
+	for _, q := range queues {
+		exec(t, conn, "LISTEN "+pgx.Identifier{q.channel}.Sanitize())
 	}
+	return conn
+}
+
+// Close notifies others of the items that it leaves, also if nothing else does.
+func TestCloseNotifies(t *testing.T) {
+	p := setUp(t)
+	q := joined(t, Config{Pool: p})
+	conn := hearing(t, q)
 	q.Enqueue("x")
 	q.waiting = 1
 	x := q.begin()
@@ -347,12 +356,7 @@ func TestEnqueueTx(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				exec := func(sql string) {
-					if _, err := tx.Exec(t.Context(), sql); err != nil {
-						t.Fatal(err)
-					}
-				}
-				exec("SELECT count(*) FROM pg_class") // takes the snapshot
+				exec(t, tx, "SELECT count(*) FROM pg_class") // takes the snapshot
 				return tx
 			}
 			events := func(tx pgx.Tx, items ...string) {
@@ -371,10 +375,8 @@ func TestEnqueueTx(t *testing.T) {
 			events(a, "y")
 			events(never, "z")
 			until(t, q.cfg.Pool, 0, "SELECT count(*) FROM reconcile.item WHERE queue = $1", q.cfg.Name)
-			for _, err := range []error{never.Rollback(t.Context()), a.Commit(t.Context()), b.Commit(t.Context())} {
-				if err != nil {
-					t.Fatal(err)
-				}
+			if err := errors.Join(never.Rollback(t.Context()), a.Commit(t.Context()), b.Commit(t.Context())); err != nil {
+				t.Fatal(err)
 			}
 			seen := map[string]bool{}
 			for range 2 {
@@ -397,17 +399,8 @@ func TestEnqueueTx(t *testing.T) {
 func TestQuiet(t *testing.T) {
 	p := setUp(t)
 	q, quiet := open(t, Config{Pool: p}), open(t, Config{Pool: p, Quiet: true})
-	conn, err := pgx.Connect(t.Context(), pgtest.Shared(t).URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(context.Background())
-	for _, q := range []*Queue[string]{q, quiet} {
-		if _, err := conn.Exec(t.Context(), "LISTEN "+pgx.Identifier{q.channel}.Sanitize()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	err = pgx.BeginFunc(t.Context(), p, func(tx pgx.Tx) error {
+	conn := hearing(t, q, quiet)
+	err := pgx.BeginFunc(t.Context(), p, func(tx pgx.Tx) error {
 		return errors.Join(quiet.EnqueueTx(t.Context(), tx, "a"), q.EnqueueTx(t.Context(), tx, "a"))
 	})
 	exec(t, p, "SELECT reconcile.enqueue($1, 'b', true)", quiet.cfg.Name)
@@ -433,11 +426,7 @@ func TestGuard(t *testing.T) {
 	step(t, a)
 	take(t, a, "x")
 	run := a.Lease(t.Context(), "x")
-	tx, err := p.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tx.Rollback(context.Background())
+	tx := begin(t, p)
 	if err := Guard(run, tx); err != nil {
 		t.Fatal(err)
 	}
@@ -462,7 +451,7 @@ func TestGuard(t *testing.T) {
 		t.Errorf("the fence is %d, want more than the %d before; without a run %d", f, Fence(run), Fence(t.Context()))
 	}
 	late := context.WithoutCancel(run) // It does not look whether it has ended.
-	err = pgx.BeginFunc(t.Context(), p, func(tx pgx.Tx) error { return Guard(late, tx) })
+	err := pgx.BeginFunc(t.Context(), p, func(tx pgx.Tx) error { return Guard(late, tx) })
 	if !errors.Is(err, reconcile.ErrLeaseLost) {
 		t.Errorf("Guard: %v after another has the item, want %v", err, reconcile.ErrLeaseLost)
 	}
@@ -477,11 +466,7 @@ func TestGuard(t *testing.T) {
 	}
 
 	// A run ends before its transaction: its give-back waits, and holds nothing else up.
-	tx, err = p.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tx.Rollback(context.Background())
+	tx = begin(t, p)
 	if err := Guard(b.Lease(t.Context(), "x"), tx); err != nil {
 		t.Fatal(err)
 	}

@@ -119,14 +119,8 @@ func (s *stage) renewedLate() (id int64, tx pgx.Tx) {
 	id = s.member(0.3)
 	s.ask("within")
 	s.take(id)
-	tx, err := s.pool.Begin(s.t.Context())
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
-	if renewed, err := tx.Exec(s.t.Context(), sqlRenew, id, int64(60e6)); err != nil || renewed.RowsAffected() != 1 {
-		s.t.Fatal("not renewed in time", err)
-	}
+	tx = begin(s.t, s.pool)
+	exec(s.t, tx, sqlRenew, id, int64(60e6))
 	until(s.t, s.pool, true, "SELECT until < clock_timestamp() FROM reconcile.member WHERE id = $1", id)
 	return id, tx
 }
@@ -247,15 +241,8 @@ func TestRowsChangeDuringAStatement(t *testing.T) {
 	})
 	t.Run("merging: another process merges", func(t *testing.T) {
 		s := newStage(t)
-		tx, err := s.pool.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer tx.Rollback(context.Background())
 		exec(t, s.pool, "SELECT reconcile.enqueue($1, 'y', true)", s.queue)
-		if _, err := tx.Exec(t.Context(), sqlMerge, s.queue); err != nil {
-			t.Fatal(err)
-		}
+		exec(t, begin(t, s.pool), sqlMerge, s.queue)
 		exec(t, s.pool, "SELECT reconcile.enqueue($1, 'x', true)", s.queue)
 		exec(t, s.pool, sqlMerge, s.queue)
 		if got := s.row(); got != "ready" {
@@ -316,14 +303,8 @@ func TestLocksAreInOneOrder(t *testing.T) {
 	exec(t, p, "UPDATE reconcile.item SET owner = 7")
 	check := func() { exec(t, p, sqlCheck, "q", 7, []string{}, []int64{}) }
 	for _, statement := range []func(){ask, check} {
-		tx, err := p.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer tx.Rollback(context.Background())
-		if _, err := tx.Exec(t.Context(), "SELECT FROM reconcile.item WHERE item = 'a' FOR UPDATE"); err != nil {
-			t.Fatal(err)
-		}
+		tx := begin(t, p)
+		exec(t, tx, "SELECT FROM reconcile.item WHERE item = 'a' FOR UPDATE")
 		ended := make(chan bool)
 		go func() {
 			defer close(ended)

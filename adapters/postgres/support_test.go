@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/reconkernel/reconcile/adapters/postgres/internal/pgtest"
@@ -95,7 +97,20 @@ func flush(t testing.TB, q *Queue[string]) {
 	}
 }
 
-func exec(t testing.TB, p *pgxpool.Pool, sql string, args ...any) int64 {
+// begin begins a transaction, which is rolled back when the test has ended.
+func begin(t testing.TB, p *pgxpool.Pool) pgx.Tx {
+	t.Helper()
+	tx, err := p.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	return tx
+}
+
+func exec(t testing.TB, p interface { // a pool, or a transaction
+	Exec(context.Context, string, ...any) (pgconn.CommandTag, error)
+}, sql string, args ...any) int64 {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

@@ -110,7 +110,8 @@ func begin(t testing.TB, p *pgxpool.Pool) pgx.Tx {
 
 func exec(t testing.TB, p interface { // a pool, or a transaction
 	Exec(context.Context, string, ...any) (pgconn.CommandTag, error)
-}, sql string, args ...any) int64 {
+}, sql string, args ...any,
+) int64 {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

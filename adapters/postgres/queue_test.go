@@ -208,7 +208,8 @@ func TestRunIsNotBesideItself(t *testing.T) {
 	if n := q.local.Len(); n != 1 {
 		t.Error("it was not taken after the run")
 	}
-	q.lease.end() // before a worker has it
+	q.lease.timer.Stop() // as in a process that was stopped before a worker has it
+	q.lease.deadline = time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if item, err := q.Dequeue(ctx); err == nil {

@@ -515,3 +515,27 @@ func TestKnown(t *testing.T) {
 		t.Errorf("the stories are %s\nwant four, and first\n%s; in %s", got, want, r)
 	}
 }
+
+// Numbers and processes make no other finding, and All lists ten of them at most.
+func TestFindingsAreDistinct(t *testing.T) {
+	for letters, want := range map[string]int{"a": 1, "abcdefghijkl": findingsMax} {
+		s := plain()
+		s.Start = func(proc *Process, w *shelf) {
+			proc.Go(func(ctx context.Context) error {
+				for letter := range strings.SplitSeq(letters, "") {
+					for i := range 2 { // and never again
+						_ = proc.Do(ctx, fmt.Sprint("count ", letter, i), func() error { w.made++; return nil })
+					}
+				}
+				return nil
+			})
+		}
+		s.Others = []func(*Process, *shelf){s.Start}
+		s.Steps = func(env *Environment, _ *shelf) { env.Advance(time.Minute) }
+		s.State = func(w *shelf) string { return fmt.Sprint(w.made) }
+		s.All, s.Plans, s.Without = true, 1, only(Fails)
+		if r := search(t, s); len(r.Findings) != want {
+			t.Errorf("exploring %q lists %d findings, want %d:\n%s", letters, len(r.Findings), want, r.Stories())
+		}
+	}
+}

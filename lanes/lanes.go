@@ -192,9 +192,9 @@ func (l *Lanes[T, L]) with(item T, add func(*reconcile.Queue[T])) {
 	found = &lane[T]{changed: make(chan struct{}), ended: make(chan struct{}), next: make(chan struct{}, 1)}
 	l.lanes[name] = found
 	l.mu.Unlock()
-	queue := reconcile.NewQueue[T]()
+	var queue *reconcile.Queue[T]
 	added := false
-	defer func() { // also if add panics
+	defer func() { // also if NewQueue or add panics
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		close(found.changed)
@@ -207,6 +207,7 @@ func (l *Lanes[T, L]) with(item T, add func(*reconcile.Queue[T])) {
 			l.start(name, found)
 		}
 	}()
+	queue = reconcile.NewQueue[T]()
 	if l.Reconciler != nil { // Without one, Run returns an error.
 		found.failure = guard.Call(func() (err error) {
 			found.reconciler, err = l.create(name)
@@ -367,7 +368,7 @@ func (l *Lanes[T, L]) serve(ctx context.Context, name L, lane *lane[T]) {
 	if logger == nil {
 		logger = reconcile.Logger(ctx)
 	}
-	logger = logger.With("lane", name)
+	_ = guard.Call(func() error { logger = logger.With("lane", name); return nil }) // The handler is code of the user.
 	l.mu.Lock()
 	queue := lane.queue
 	l.mu.Unlock()

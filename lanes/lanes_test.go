@@ -410,6 +410,24 @@ func TestManyIdleLanesEndAtOnce(t *testing.T) {
 	})
 }
 
+// A withoutAttrs is a log handler that panics when a lane adds its name.
+type withoutAttrs struct{ slog.Handler }
+
+func (withoutAttrs) WithAttrs([]slog.Attr) slog.Handler { panic("no attributes") }
+
+// A log handler that panics stops no lane.
+func TestPanicInWithAttrsStopsNoLane(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := record.New()
+		l := byFirst(d)
+		l.Logger = slog.New(withoutAttrs{slog.DiscardHandler})
+		defer serve(t, l)()
+		l.Enqueue("a1")
+		synctest.Wait()
+		d.WantAll(t, "0s lane a", "0s a1")
+	})
+}
+
 // A nil Logger is that of the Group.
 func TestNilLoggerIsTheGroups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -462,26 +480,10 @@ func TestFieldsAreChecked(t *testing.T) {
 	for lane := range floats.All() {
 		t.Errorf("lane %v is there, though its item was refused", lane)
 	}
-}
-
-// Reconcilers without a logger log their lane.
-func TestLogLinesHaveTheLane(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var text bytes.Buffer
-		l := &lanes.Lanes[string, int]{
-			Lane:   func(item string) int { return len(item) },
-			Logger: slog.New(slog.NewTextHandler(&text, nil)),
-			Reconciler: func(int) *reconcile.Reconciler[string] {
-				return &reconcile.Reconciler[string]{Reconcile: func(context.Context, string) error { return reconcile.Terminal(errors.New("boom")) }}
-			},
-		}
-		defer serve(t, l)()
-		l.Enqueue("abc")
-		synctest.Wait()
-		if !strings.Contains(text.String(), " lane=3 ") {
-			t.Errorf("log %s, want the lane", &text)
-		}
-	})
+	pointers := &lanes.Lanes[*int, int]{Lane: func(*int) int { return 1 }}
+	for range 2 { // The first one left no lane that the second one waits for.
+		panics("NewQueue[*int]", func() { pointers.Enqueue(new(int)) })
+	}
 }
 
 // Items come at any time, at those too at which lanes end: each is run after its last

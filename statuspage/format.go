@@ -97,11 +97,13 @@ func number[N int | uint64](n N) string {
 	return s
 }
 
-// perSecond formats a rate: per minute if it is low.
+// perSecond formats a rate: per minute or per hour if it is low.
 func perSecond(n float64) string {
 	switch {
 	case n == 0:
 		return "0/s"
+	case n < 0.1/60:
+		return fmt.Sprintf("%.2g/h", 3600*n)
 	case n < 0.1:
 		return fmt.Sprintf("%.1f/min", 60*n)
 	case n < 9.95:

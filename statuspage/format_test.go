@@ -64,7 +64,7 @@ func TestNumber(t *testing.T) {
 
 func TestRate(t *testing.T) {
 	for n, want := range map[float64]string{
-		0: "0/s", 1.0 / 60: "1.0/min", 0.09: "5.4/min", 0.1: "0.1/s", 9.94: "9.9/s", 9.96: "10/s", 12345: "12,345/s",
+		0: "0/s", 1.0 / 3600: "1/h", 1.0 / 86400: "0.042/h", 1.0 / 60: "1.0/min", 0.09: "5.4/min", 0.1: "0.1/s", 9.94: "9.9/s", 9.96: "10/s", 12345: "12,345/s",
 	} {
 		if got := perSecond(n); got != want {
 			t.Errorf("perSecond(%v) = %q, want %q", n, got, want)

@@ -93,8 +93,9 @@ type Gate struct {
 	// Slow reports whether the result of a run shows that the remote API is
 	// overloaded, for example by a slow response. It is called after each run that
 	// was not aborted, concurrently. The argument err is the error that Reconcile
-	// returned, nil included, or a *reconcile.PanicError. If Slow panics, the result
-	// does not count. Nil means that only SetLimit changes the limit.
+	// returned, nil included, or a *reconcile.PanicError. If Slow panics, the limit
+	// stays, and Pause is called all the same. Nil means that only SetLimit changes the
+	// limit.
 	Slow func(err error, took time.Duration) bool
 
 	// Pause returns for how long no run may start after the result of a run, such
@@ -384,31 +385,33 @@ type finding struct {
 	slow  bool
 	well  bool
 	pause time.Duration
+	asked bool // Pause has answered, or there is none
 }
 
 // negativePause replaces an answer of Pause below zero.
 const negativePause = 10 * time.Second
 
 // find asks Slow and Pause, which are code of the user, and may panic.
-func (g *Gate) find(o reconcile.Outcome, err error, took time.Duration) (f finding) {
+func (g *Gate) find(f *finding, o reconcile.Outcome, err error, took time.Duration) {
+	defer func() { // also if Slow panics
+		if g.Pause != nil {
+			if f.pause = g.Pause(err); f.pause < 0 {
+				f.pause = negativePause
+			}
+			f.pause = min(f.pause, cmp.Or(g.MaxPause, time.Hour))
+		}
+		f.asked = true
+	}()
 	if g.Slow != nil {
 		f.slow = g.Slow(err, took)
 		f.well = o == reconcile.OutcomeSucceeded || o == reconcile.OutcomeRequeued
 	}
-	if g.Pause != nil {
-		if f.pause = g.Pause(err); f.pause < 0 {
-			f.pause = negativePause
-		}
-		f.pause = min(f.pause, cmp.Or(g.MaxPause, time.Hour))
-	}
-	return f
 }
 
-// done takes a run out, and lets the gate adapt to its result.
+// done takes out a run.
 func (p *pass) done(o reconcile.Outcome, err error, took time.Duration) {
 	g := p.gate
 	var f finding
-	evaluated := false
 	defer func() { // also if find panics
 		g.mu.Lock()
 		g.adaptLocked(p, f)
@@ -417,7 +420,7 @@ func (p *pass) done(o reconcile.Outcome, err error, took time.Duration) {
 		switch {
 		case f.pause > 0:
 			pauses = g.pauseLocked(g.nowLocked(), f.pause, err)
-		case p.probe && evaluated:
+		case p.probe && f.asked:
 			now := g.nowLocked()
 			since, opens = time.Duration(now-g.since), g.until <= now
 			g.paused = !opens
@@ -431,11 +434,9 @@ func (p *pass) done(o reconcile.Outcome, err error, took time.Duration) {
 			g.logger().Info("gate resumed", "after", since)
 		}
 	}()
-	if o == reconcile.OutcomeAborted {
-		return
+	if o != reconcile.OutcomeAborted {
+		g.find(&f, o, err, took)
 	}
-	f = g.find(o, err, took)
-	evaluated = true
 }
 
 // adaptLocked moves the limit by what a run found that leaves.

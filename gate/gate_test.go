@@ -541,11 +541,15 @@ func TestStatsOfAPause(t *testing.T) {
 	})
 }
 
-// A run for which Slow panics has left, and counts neither way.
-func TestPanicInSlowKeepsTheLimit(t *testing.T) {
-	g := &Gate{Slow: func(error, time.Duration) bool { panic("Slow") }}
+// A run for which Slow panics has left, and counts neither way. Pause is asked all the same.
+func TestPanicInSlowKeepsTheLimitAndThePause(t *testing.T) {
+	g := &Gate{
+		Slow:   func(error, time.Duration) bool { panic("Slow") },
+		Pause:  func(err error) time.Duration { return map[error]time.Duration{errBusy: time.Hour}[err] },
+		Logger: slog.New(slog.DiscardHandler),
+	}
 	g.SetLimit(1)
-	for range 3 {
+	for _, result := range []error{nil, nil, errBusy} {
 		done, err := g.Admit(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -556,11 +560,11 @@ func TestPanicInSlowKeepsTheLimit(t *testing.T) {
 					t.Error("done did not panic, want the panic of Slow")
 				}
 			}()
-			done(reconcile.OutcomeSucceeded, nil, 0)
+			done(reconcile.OutcomeSucceeded, result, 0)
 		}()
 	}
-	if got, want := g.Stats(), (Stats{Limit: 1}); got != want {
-		t.Errorf("Stats() = %+v, want %+v", got, want)
+	if s := g.Stats(); s.Limit != 1 || s.InFlight != 0 || s.Err != errBusy {
+		t.Errorf("Stats() = %+v, want the limit 1 and a pause for %v", s, errBusy)
 	}
 }
 

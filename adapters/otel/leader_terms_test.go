@@ -62,8 +62,8 @@ func TestInstrumentedTerms(t *testing.T) {
 	})
 }
 
-// TestInstrumentedShortTerm has terms that end before the metrics are collected: what they
-// counted is there, once, for each reader.
+// TestInstrumentedShortTerm has terms that end before the metrics are collected, and that
+// are restarted: what they counted is there, once, for each reader.
 func TestInstrumentedShortTerm(t *testing.T) {
 	first, second := sdkmetric.NewManualReader(), sdkmetric.NewManualReader()
 	telemetry := &oteladapter.Telemetry[int]{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(first), sdkmetric.WithReader(second))}
@@ -77,8 +77,11 @@ func TestInstrumentedShortTerm(t *testing.T) {
 			collect(t, second) // what is collected meanwhile is not counted again
 			return nil
 		}}
-		if err := telemetry.Instrumented(r).Run(t.Context()); err != nil {
-			t.Fatal(err)
+		runner := telemetry.Instrumented(r)
+		for range 2 {
+			if err := runner.Run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	for _, reader := range []*sdkmetric.ManualReader{first, second, first} {

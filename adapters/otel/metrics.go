@@ -92,8 +92,9 @@ func (m *metrics) record(span trace.Span, o observation) {
 
 // register has the queue and the runs in flight looked at whenever metrics are
 // collected, until the returned function is called. That looks at the queue once more,
-// so that nothing is lost that was counted since the last collection.
-func (m *metrics) register(queue statser, workers int, oldest func() time.Duration) (end func() error, err error) {
+// so that nothing is lost that was counted since the last collection. The
+// counters already have what added says of the queue.
+func (m *metrics) register(queue statser, added *[4]uint64, workers int, oldest func() time.Duration) (end func() error, err error) {
 	var errs []error
 	note := func(err error) { errs = append(errs, err) }
 	upDown := func(name, unit, what string) metric.Int64ObservableUpDownCounter {
@@ -105,7 +106,7 @@ func (m *metrics) register(queue statser, workers int, oldest func() time.Durati
 	counter := func(name, what string, of func(reconcile.Stats) uint64) {
 		c, err := m.meter.Int64Counter(name, metric.WithUnit("{item}"), metric.WithDescription(what))
 		note(err)
-		counts = append(counts, &count{counter: c, of: of})
+		counts = append(counts, &count{c, of, &added[len(counts)]})
 	}
 	age, err := m.meter.Float64ObservableGauge("reconcile.run.age.max", metric.WithUnit("s"),
 		metric.WithDescription("For how long the oldest run in flight has been going on."))
@@ -180,12 +181,12 @@ func (m *metrics) register(queue statser, workers int, oldest func() time.Durati
 type count struct {
 	counter metric.Int64Counter
 	of      func(reconcile.Stats) uint64
-	added   uint64
+	added   *uint64
 }
 
 // add adds what has come since the last call.
 func (c *count) add(s reconcile.Stats, name metric.MeasurementOption) {
 	now := c.of(s)
-	c.counter.Add(context.Background(), int64(now-c.added), name)
-	c.added = now
+	c.counter.Add(context.Background(), int64(now-*c.added), name)
+	*c.added = now
 }

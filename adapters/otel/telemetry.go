@@ -59,6 +59,11 @@ type Telemetry[T comparable] struct {
 // it was called before, if MaxLinked is negative, or if the MeterProvider
 // refuses a metric. For the terms of a leader there is [Telemetry.Instrumented].
 func (t *Telemetry[T]) Instrument(r *reconcile.Reconciler[T]) error {
+	return t.instrument(r, new([4]uint64))
+}
+
+// instrument is Instrument; added is what the counters have of the queue of r.
+func (t *Telemetry[T]) instrument(r *reconcile.Reconciler[T], added *[4]uint64) error {
 	switch {
 	case r == nil:
 		return errors.New("oteladapter: Instrument needs a Reconciler, got nil")
@@ -88,7 +93,7 @@ func (t *Telemetry[T]) Instrument(r *reconcile.Reconciler[T]) error {
 			queue = nil // Run will say so
 		}
 	}
-	if t.end, err = m.register(queue, max(1, r.Workers), t.flights.oldest); err != nil {
+	if t.end, err = m.register(queue, added, max(1, r.Workers), t.flights.oldest); err != nil {
 		return fmt.Errorf("oteladapter: %w", err)
 	}
 	t.instrumented = true
@@ -136,17 +141,20 @@ func (t *Telemetry[T]) Instrument(r *reconcile.Reconciler[T]) error {
 // Instrumented returns a Runner that runs r, with spans and metrics meanwhile: Instrument
 // before, Close after. So a Telemetry serves one term of a leader after the other, each
 // with a Reconciler and a queue of its own. The counters go on rising from term to term,
-// and have each term to its end, however short it was. Without a Close, OpenTelemetry adds
-// up what the queues of all terms hold. An error of Instrument is one of its Run.
+// and have each term to its end, however short it was. The Runner may run again with the
+// same queue, as in supervise.Restart; another Instrumented of that queue would count its
+// items again. Without a Close, OpenTelemetry adds up what the queues of all terms hold. An
+// error of Instrument is one of its Run.
 //
 //	term.Add("runs", telemetry.Instrumented(r))
 func (t *Telemetry[T]) Instrumented(r *reconcile.Reconciler[T]) reconcile.Runner {
-	return instrumented[T]{t, r}
+	return instrumented[T]{t, r, new([4]uint64)}
 }
 
 type instrumented[T comparable] struct {
-	t *Telemetry[T]
-	r *reconcile.Reconciler[T]
+	t     *Telemetry[T]
+	r     *reconcile.Reconciler[T]
+	added *[4]uint64 // of what the queue has counted, by earlier calls of Run
 }
 
 // Unwrap lets a Group know what runs in here.
@@ -159,7 +167,7 @@ func (i instrumented[T]) Run(ctx context.Context) (err error) {
 	if i.r != nil {
 		run, onResult = i.r.Reconcile, i.r.OnResult
 	}
-	if err := i.t.Instrument(i.r); err != nil {
+	if err := i.t.instrument(i.r, i.added); err != nil {
 		return reconcile.Terminal(err)
 	}
 	defer func() { // also after a panic of Run

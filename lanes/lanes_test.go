@@ -30,6 +30,7 @@ var (
 
 	_ reconcile.Enqueuer[int] = (*lanes.Lanes[int, string])(nil)
 	_ reconcile.Runner        = (*lanes.Lanes[int, string])(nil)
+	_ interface{ EndLast() }  = (*lanes.Lanes[int, string])(nil) // as a Group asks
 )
 
 // byFirst returns Lanes of strings, whose lane is their first letter. Reconcilers that
@@ -78,7 +79,7 @@ func TestHangingLaneDelaysNoOtherLane(t *testing.T) {
 		l := byFirst(d)
 		l.Enqueue("a1@1h") // before Run
 		defer serve(t, l)()
-		l.Enqueue("a2")
+		l.EnqueueAfter("a2", time.Hour-time.Second) // The lane is not idle, with one in flight and one that waits.
 		l.EnqueueAfter("b1@1s", time.Second)
 		l.Offer("b2@10s")
 		l.Offer("c1")
@@ -110,18 +111,20 @@ func TestIdleLaneEnds(t *testing.T) {
 			t.Errorf("lanes %q after two minutes less a second, want both", got)
 		}
 		l.Enqueue("a2")
+		time.Sleep(30 * time.Second)
+		l.Enqueue("a3") // It still has its lane.
 		time.Sleep(2*time.Minute + 2*time.Second)
 		if got := names(); got != "b" {
 			t.Errorf("lanes %q, want b alone", got)
 		}
-		if got, want := l.Stats(), (reconcile.Stats{Waiting: 1, Enqueued: 3, Taken: 2}); got != want {
+		if got, want := l.Stats(), (reconcile.Stats{Waiting: 1, Enqueued: 4, Taken: 3}); got != want {
 			t.Errorf("Stats() = %+v, want %+v", got, want)
 		}
 		time.Sleep(time.Hour)
-		l.Enqueue("a3")
-		d.WantAll(t, "1s lane a", "1s a1", "1m59s a2", "1s lane b", "1h4m1s lane a", "1h4m1s a3")
+		l.Enqueue("a4")
+		d.WantAll(t, "1s lane a", "1s a1", "1m59s a2", "2m29s a3", "1s lane b", "1h4m31s lane a", "1h4m31s a4")
 		time.Sleep(4 * time.Hour)
-		if got, want := l.Stats(), (reconcile.Stats{Enqueued: 4, Taken: 4}); got != want || names() != "" {
+		if got, want := l.Stats(), (reconcile.Stats{Enqueued: 5, Taken: 5}); got != want || names() != "" {
 			t.Errorf("Stats() = %+v with lanes %q, want %+v with none", got, names(), want)
 		}
 	})
@@ -266,22 +269,58 @@ func TestFailedLaneIsRestartedAlone(t *testing.T) {
 			}
 			defer serve(t, l)()
 			l.Enqueue("x1")
+			synctest.Wait()
+			once := calls.Load() == 1
+			l.EnqueueAfter("x2", time.Hour)
 			l.Enqueue("a1@10m")
 			time.Sleep(59 * time.Minute)
 			synctest.Wait()
 			d.WantAll(t, "0s lane a", "0s a1@10m")
-			if n := calls.Load(); n < 10 || n > 40 {
-				t.Errorf("%s: Reconciler was called %d times in an hour, want a back-off of 5m", want, n)
+			if n := calls.Load(); !once || n < 10 || n > 40 {
+				t.Errorf("%s: Reconciler was called %d times in an hour, at first once: %v; want a back-off of 5m", want, n, once)
+			}
+			if stack := strings.HasPrefix(want, "panic") || strings.HasPrefix(want, "runtime"); strings.Contains(text.String(), "stack=") != stack {
+				t.Errorf("%s: a stack is logged: %v, want %v", want, !stack, stack)
 			}
 			if n := strings.Count(text.String(), want); n < 3 || n > 6 || !strings.Contains(text.String(), "lane=x failures=4") {
 				t.Errorf("%s: %d lines, want one each time that the failures have doubled:\n%s", want, n, text.String())
 			}
 			time.Sleep(10 * time.Minute)
-			if known := l.Stats(); known.Taken < 2 || known.Ready != 0 {
-				t.Errorf("%s: Stats() = %+v after the lane was repaired, want x1 taken", want, known)
+			if known := l.Stats(); known.Taken < 3 || known.Ready != 0 {
+				t.Errorf("%s: Stats() = %+v after the lane was repaired, want x1 and x2 taken", want, known)
 			}
 		})
 	}
+}
+
+// A lane that failed after a minute is restarted as after its first failure. One without an
+// item is not restarted.
+func TestBackOffOfALaneEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int32
+		l := byFirst(record.New())
+		l.Reconciler = func(lane string) *reconcile.Reconciler[string] {
+			if lane == "b" {
+				return nil
+			}
+			calls.Add(1)
+			return &reconcile.Reconciler[string]{
+				Reconcile: func(context.Context, string) error { return nil },
+				Admit: func(context.Context) (func(reconcile.Outcome, error, time.Duration), error) {
+					time.Sleep(time.Minute)
+					return nil, errors.New("no")
+				},
+			}
+		}
+		defer serve(t, l)()
+		l.Enqueue("a1")
+		l.Enqueue("b1")
+		l.Remove("b1")
+		time.Sleep(30 * time.Minute)
+		if n := calls.Load(); n < 29 {
+			t.Errorf("Reconciler was called %d times in 30 minutes, want one each 61 seconds", n)
+		}
+	})
 }
 
 // An unaskable error panics when it is asked for another error in it.
@@ -297,6 +336,8 @@ func TestEndedBeforeTheLaneIsCreatedAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := record.New()
 		l := byFirst(d)
+		var text lockedBuffer
+		l.Logger = slog.New(slog.NewTextHandler(&text, nil))
 		l.Ended = func(lane string) {
 			d.Note("ends %s", lane)
 			time.Sleep(10 * time.Second)
@@ -312,6 +353,9 @@ func TestEndedBeforeTheLaneIsCreatedAnew(t *testing.T) {
 		}
 		synctest.Wait()
 		d.WantAll(t, "0s lane a", "0s a1", "2m0s ends a", "2m10s ended a", "2m10s lane a", "2m10s a2")
+		if log := text.String(); strings.Count(log, "\n") != 1 || !strings.Contains(log, "the metrics are gone") {
+			t.Errorf("log %q, want a line for the panic of Ended", log)
+		}
 	})
 }
 
@@ -337,23 +381,29 @@ func TestVerbs(t *testing.T) {
 	})
 }
 
-// The queue of a lane has the fields of the one that the factory set.
+// The queue of a lane has the fields of the one that the factory set. A verb waits until
+// the lane is created.
 func TestLaneQueueHasTheFieldsOfTheFactorysQueue(t *testing.T) {
-	l := byFirst(record.New())
-	made := l.Reconciler
-	l.Reconciler = func(lane string) *reconcile.Reconciler[string] {
-		r := made(lane)
-		q := reconcile.NewQueue[string]()
-		q.Background = 8
-		r.Queue = q
-		return r
-	}
-	l.Enqueue("a1")
-	for _, q := range l.All() {
-		if q.Background != 8 {
-			t.Errorf("Background = %d, want 8", q.Background)
+	synctest.Test(t, func(t *testing.T) {
+		l := byFirst(record.New())
+		made := l.Reconciler
+		l.Reconciler = func(lane string) *reconcile.Reconciler[string] {
+			go l.Enqueue("a2")
+			synctest.Wait()
+			r := made(lane)
+			q := reconcile.NewQueue[string]()
+			q.Background = 8
+			r.Queue = q
+			return r
 		}
-	}
+		l.Enqueue("a1")
+		synctest.Wait()
+		for _, q := range l.All() {
+			if q.Background != 8 || q.Len() != 2 {
+				t.Errorf("Background = %d with %d items, want 8 with both", q.Background, q.Len())
+			}
+		}
+	})
 }
 
 // No more than MaxRunning lanes run at once. The others take turns in the order in which
@@ -371,10 +421,14 @@ func TestMaxRunning(t *testing.T) {
 		l.EnqueueAfter("a2", time.Minute-500*time.Millisecond) // a is never idle
 		time.Sleep(29 * time.Second)
 		d.WantAll(t, "0s lane a", "0s a1@9.5s", "0s lane b", "0s b1@1h", "0s lane c", "10s c1@19.5s", "0s lane d")
-		time.Sleep(5 * time.Second)
+		time.Sleep(5*time.Second + 500*time.Millisecond)
 		d.WantAll(t, "0s lane a", "0s a1@9.5s", "0s lane b", "0s b1@1h", "0s lane c", "10s c1@19.5s", "0s lane d", "30s d1")
+		l.Enqueue("c2") // It waits for its turn at once.
 		time.Sleep(time.Minute)
-		d.WantAll(t, "0s lane a", "0s a1@9.5s", "0s lane b", "0s b1@1h", "0s lane c", "10s c1@19.5s", "0s lane d", "30s d1", "1m1s a2")
+		d.WantAll(t, "0s lane a", "0s a1@9.5s", "0s lane b", "0s b1@1h", "0s lane c", "10s c1@19.5s", "0s lane d", "30s d1", "35s c2", "1m1s a2")
+		time.Sleep(2 * time.Minute)
+		go l.Enqueue("c3") // The lane has ended, although it was parked, and is created anew.
+		time.Sleep(time.Second)
 		end()
 		if s := l.Stats(); s.Waiting+s.InFlight != 0 || s.Ready != 1 { // b1 was aborted
 			t.Errorf("Stats() = %+v, want b1 ready", s)
@@ -480,10 +534,13 @@ func TestFieldsAreChecked(t *testing.T) {
 	for lane := range floats.All() {
 		t.Errorf("lane %v is there, though its item was refused", lane)
 	}
-	pointers := &lanes.Lanes[*int, int]{Lane: func(*int) int { return 1 }}
-	for range 2 { // The first one left no lane that the second one waits for.
-		panics("NewQueue[*int]", func() { pointers.Enqueue(new(int)) })
-	}
+	synctest.Test(t, func(t *testing.T) {
+		pointers := &lanes.Lanes[*int, int]{Lane: func(*int) int { return 1 }, Reconciler: func(int) *reconcile.Reconciler[*int] { return nil }}
+		defer serve(t, pointers)()
+		for range 2 { // The first one left no lane that the second one waits for.
+			panics("NewQueue[*int]", func() { pointers.Enqueue(new(int)) })
+		}
+	})
 }
 
 // Items come at any time, at those too at which lanes end: each is run after its last
@@ -538,37 +595,6 @@ func TestNothingIsLostWhileLanesEnd(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A Group ends Lanes as a Reconciler: a feeder that waits for its item can end.
-func TestGroupEndsLanesAfterFeeders(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		done := make(chan struct{})
-		l := &lanes.Lanes[string, string]{
-			Lane: func(item string) string { return item[:1] },
-			Reconciler: func(string) *reconcile.Reconciler[string] {
-				return &reconcile.Reconciler[string]{Logger: quiet, Reconcile: func(context.Context, string) error { close(done); return nil }}
-			},
-			Logger: quiet,
-		}
-		var g supervise.Group
-		g.Add("lanes", l)
-		g.Add("feeder", reconcile.RunFunc(func(ctx context.Context) error {
-			<-ctx.Done()
-			l.Enqueue("last")
-			select {
-			case <-done:
-				return nil
-			case <-time.After(time.Hour):
-				return errors.New("the lanes were ended before")
-			}
-		}))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		if err := g.Run(ctx); err != nil {
-			t.Error(err)
-		}
-	})
 }
 
 // A lockedBuffer is read while a handler may write to it.

@@ -402,7 +402,7 @@ func (l *Lanes[T, L]) runLane(ctx context.Context, name L, lane *lane[T], queue 
 			if r == nil && err == nil && ctx.Err() == nil {
 				r, err = l.create(name)
 			}
-			if r == nil || err != nil {
+			if r == nil {
 				return err
 			}
 			own := *r
@@ -452,20 +452,13 @@ func (l *Lanes[T, L]) runInTurn(ctx context.Context, lane *lane[T], queue *recon
 		lane.stop = stop
 		l.mu.Unlock()
 		err := guard.Call(func() error { return r.Run(turn) })
-		stopped := turn.Err() != nil
 		stop()
 		l.mu.Lock()
 		lane.stop = nil
 		l.endTurnLocked(lane)
-		park := stopped && ctx.Err() == nil && err == nil && queue.Stats().Ready == 0
-		if park {
+		if err == nil && queue.Stats().Ready == 0 {
 			l.parked[lane] = true
-		}
-		l.mu.Unlock()
-		switch {
-		case err != nil || !stopped:
-			return err
-		case park:
+			l.mu.Unlock()
 			select {
 			case <-lane.next:
 			case <-lane.ended:
@@ -477,7 +470,10 @@ func (l *Lanes[T, L]) runInTurn(ctx context.Context, lane *lane[T], queue *recon
 			case <-lane.next:
 			default:
 			}
-			l.mu.Unlock()
+		}
+		l.mu.Unlock()
+		if err != nil {
+			return err
 		}
 	}
 	return nil

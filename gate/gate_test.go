@@ -219,22 +219,6 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// With a Burst, a run that is let in late does not make the next one late.
-func TestBudgetDoesNotDriftWithABurst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := &Gate{Every: time.Second, Burst: 2}
-		begun := time.Now()
-		for i := range 60 {
-			done, err := g.Admit(t.Context())
-			if want := time.Duration(max(0, i-1)) * time.Second; err != nil || time.Since(begun).Truncate(time.Second) != want {
-				t.Fatalf("run %d starts after %v (%v), want %v", i, time.Since(begun), err, want)
-			}
-			done(reconcile.OutcomeSucceeded, nil, 0)
-			time.Sleep(900 * time.Millisecond)
-		}
-	})
-}
-
 // Each step is a letter and a number: + starts so many runs; so many of the first
 // end well by w, fail by f, are aborted by a; the first is slow by s; = sets the
 // limit. The number behind a colon is the limit then.

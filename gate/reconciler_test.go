@@ -6,7 +6,6 @@ package gate
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -19,18 +18,6 @@ import (
 )
 
 // What a gate does to real Reconcilers.
-
-func TestWrongFieldEndsRun(t *testing.T) {
-	q := reconcile.NewQueue[string]()
-	q.Enqueue("a")
-	r := &reconcile.Reconciler[string]{
-		Queue: q, Admit: (&Gate{Max: -1}).Admit, Logger: slog.New(slog.DiscardHandler),
-		Reconcile: func(context.Context, string) error { t.Error("a runs"); return nil },
-	}
-	if err := r.Run(t.Context()); fmt.Sprint(err) != "reconcile: admit: gate: Gate.Max is -1, want 0 (which means no limit) or more" {
-		t.Errorf("Run = %v", err)
-	}
-}
 
 // Loops that share a gate come and go; the limit and the pauses move, by hand and by
 // themselves; runs are aborted, and user code panics. No item is lost, and neither

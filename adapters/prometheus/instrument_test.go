@@ -241,35 +241,6 @@ func TestInstrumentInFlight(t *testing.T) {
 	})
 }
 
-// TestInstrumentCallsOnResult checks that the program's own hook is called with
-// the same results, and that its panic takes nothing from the metrics.
-func TestInstrumentCallsOnResult(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := reconcile.NewQueue[string]()
-		var got []string
-		r := &reconcile.Reconciler[string]{
-			Name: "x", Queue: q,
-			Reconcile: func(context.Context, string) error { return nil },
-			OnResult: func(res reconcile.Result[string]) {
-				got = append(got, res.Item)
-				panic("no good hook")
-			},
-		}
-		var c promadapter.Collector
-		end := instrumented(t, &c, r)
-		q.Enqueue("a")
-		q.Enqueue("b")
-		synctest.Wait()
-		end()
-		if fmt.Sprint(got) != "[a b]" {
-			t.Errorf("OnResult was called for %v, want [a b]", got)
-		}
-		if n := values(t, &c)[`reconcile_runs_total{controller="x",outcome="succeeded"}`]; n != 2 {
-			t.Errorf("%v runs counted, want 2", n)
-		}
-	})
-}
-
 // TestCountersGrow scrapes while runs of all kinds go on: no counter may ever
 // be seen to go back, which Prometheus takes for a restart.
 func TestCountersGrow(t *testing.T) {

@@ -45,9 +45,9 @@ func TestInstrumentedTerms(t *testing.T) {
 		for term := 1; term <= 3; term++ {
 			queue, results := reconcile.NewQueue[int](), 0
 			r := &reconcile.Reconciler[int]{
-				Name: "buckets", Queue: queue,
+				Name: "buckets", Queue: queue, Logger: quiet,
 				Reconcile: func(context.Context, int) error { return nil },
-				OnResult:  func(reconcile.Result[int]) { results++ },
+				OnResult:  func(reconcile.Result[int]) { results++; panic("the run counts all the same") },
 			}
 			var group supervise.Group
 			group.Add("runs", promadapter.Instrumented(&c, r))
@@ -58,8 +58,8 @@ func TestInstrumentedTerms(t *testing.T) {
 				queue.Enqueue(i)
 			}
 			synctest.Wait()
-			if _, adds := series("workqueue_adds_total"); adds != float64(10*term) || results != 10*term {
-				t.Errorf("term %d: %v items were added, and there were %d results, want %d", term, adds, results, 10*term)
+			if runs := values(t, &c)[`reconcile_runs_total{controller="buckets",outcome="succeeded"}`]; runs != float64(10*term) || results != 10*term {
+				t.Errorf("term %d: %v runs were counted, and there were %d results, want %d", term, runs, results, 10*term)
 			}
 			queue.Enqueue(-1) // after the last scrape of the term
 			synctest.Wait()

@@ -435,7 +435,6 @@ func (l *Lanes[T, L]) runLane(ctx context.Context, name L, lane *lane[T], queue 
 		case <-lane.ended:
 			return
 		case <-ctx.Done():
-			return
 		}
 	}
 }
@@ -456,7 +455,11 @@ func (l *Lanes[T, L]) runInTurn(ctx context.Context, lane *lane[T], queue *recon
 		l.mu.Lock()
 		lane.stop = nil
 		l.endTurnLocked(lane)
-		if err == nil && queue.Stats().Ready == 0 {
+		if err != nil {
+			l.mu.Unlock()
+			return err
+		}
+		if queue.Stats().Ready == 0 {
 			l.parked[lane] = true
 			l.mu.Unlock()
 			select {
@@ -472,9 +475,6 @@ func (l *Lanes[T, L]) runInTurn(ctx context.Context, lane *lane[T], queue *recon
 			}
 		}
 		l.mu.Unlock()
-		if err != nil {
-			return err
-		}
 	}
 	return nil
 }
@@ -534,17 +534,15 @@ func (l *Lanes[T, L]) takeTurns() {
 	for lane := range l.parked {
 		l.unparkLocked(lane)
 	}
-	stops := l.waiting.Len()
+	if l.waiting.Len() == 0 {
+		return
+	}
 	for lane := range l.running {
-		if stops == 0 {
-			return
-		}
 		if lane.queue == nil || lane.stop == nil {
 			continue
 		}
 		if s := lane.queue.Stats(); s.Ready+s.InFlight == 0 {
 			lane.stop()
-			stops--
 		}
 	}
 }

@@ -412,25 +412,43 @@ func TestMaxRunning(t *testing.T) {
 		l := byFirst(d)
 		l.MaxRunning = 2
 		end := serve(t, l)
-		for _, item := range []string{"a1@9.5s", "b1@1h", "c1@19.5s", "d1"} {
+		for _, item := range []string{"a1@9.5s", "b1@1h", "b2", "c1@19.5s", "d1"} {
 			l.Enqueue(item)
 			synctest.Wait()
 		}
 		l.EnqueueAfter("a2", time.Minute-500*time.Millisecond) // a is never idle
 		time.Sleep(29 * time.Second)
 		d.WantAll(t, "0s lane a", "0s a1@9.5s", "0s lane b", "0s b1@1h", "0s lane c", "10s c1@19.5s", "0s lane d")
-		time.Sleep(5*time.Second + 500*time.Millisecond)
+		time.Sleep(6*time.Second + 500*time.Millisecond)
 		d.WantAll(t, "0s lane a", "0s a1@9.5s", "0s lane b", "0s b1@1h", "0s lane c", "10s c1@19.5s", "0s lane d", "30s d1")
 		l.Enqueue("c2") // It waits for its turn at once.
+		l.Enqueue("c3")
 		time.Sleep(time.Minute)
-		d.WantAll(t, "0s lane a", "0s a1@9.5s", "0s lane b", "0s b1@1h", "0s lane c", "10s c1@19.5s", "0s lane d", "30s d1", "35s c2", "1m1s a2")
+		d.WantAll(t, "0s lane a", "0s a1@9.5s", "0s lane b", "0s b1@1h", "0s lane c", "10s c1@19.5s", "0s lane d", "30s d1", "36s c2", "36s c3", "1m1s a2")
 		time.Sleep(2 * time.Minute)
-		go l.Enqueue("c3") // The lane has ended, although it was parked, and is created anew.
+		go l.Enqueue("c4") // The lane has ended, although it was parked, and is created anew.
 		time.Sleep(time.Second)
 		end()
-		if s := l.Stats(); s.Waiting+s.InFlight != 0 || s.Ready != 1 { // b1 was aborted
-			t.Errorf("Stats() = %+v, want b1 ready", s)
+		if s := l.Stats(); s.Waiting+s.InFlight != 0 || s.Ready != 2 { // b1 was aborted
+			t.Errorf("Stats() = %+v, want b1 and b2 ready", s)
 		}
+	})
+}
+
+// A lane that ends while it waits for its turn leaves its place to the next.
+func TestLaneThatEndsLeavesItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := record.New()
+		l := byFirst(d)
+		l.MaxRunning = 1
+		defer serve(t, l)()
+		for _, item := range []string{"a1@9m30.5s", "b1", "c1"} {
+			l.Enqueue(item)
+			synctest.Wait()
+		}
+		l.Remove("b1")
+		time.Sleep(time.Hour)
+		d.WantAll(t, "0s lane a", "0s a1@9m30.5s", "0s lane b", "0s lane c", "9m31s c1")
 	})
 }
 

@@ -469,10 +469,6 @@ func (l *Lanes[T, L]) runInTurn(ctx context.Context, lane *lane[T], queue *recon
 			}
 			l.mu.Lock()
 			delete(l.parked, lane)
-			select { // It may have been notified meanwhile.
-			case <-lane.next:
-			default:
-			}
 		}
 		l.mu.Unlock()
 	}
@@ -490,6 +486,10 @@ func (l *Lanes[T, L]) awaitTurn(ctx context.Context, lane *lane[T]) bool {
 	default:
 	}
 	l.mu.Lock()
+	select { // It may have been notified since it was parked, also between two Runs.
+	case <-lane.next:
+	default:
+	}
 	if len(l.running) < l.MaxRunning {
 		l.running[lane] = true
 		l.mu.Unlock()

@@ -41,8 +41,8 @@ type Reconciler[T comparable] struct {
 	Workers int    // the number of concurrent runs; 0 means 1
 
 	// Timeout ends the context of a run that takes longer, with [ErrTimeout] as its cause; 0
-	// means no timeout. The wait in Admit does not count. Run warns of a run that does not return then. It says nothing of a
-	// run that hangs without a Timeout, until ctx is done.
+	// means no timeout. The wait in Admit does not count. Run logs a warning for a run that goes
+	// on after its Timeout. Without a Timeout it logs none until ctx is done.
 	Timeout time.Duration
 
 	// Grace is the time for which runs in flight may continue once ctx is done, before Run

@@ -17,9 +17,8 @@
 // step Lookup is left out. If Lookup says that a surplus thing is desired, the thing is
 // ensured.
 //
-// Similar parts elsewhere: Operations and Prune of cilium/statedb's reconciler, the
-// ExternalClient of Crossplane, terraform plan, state: absent of Ansible, and the
-// DesiredSet of rancher/wrangler.
+// Compare Operations and Prune of cilium/statedb's reconciler, Crossplane's ExternalClient,
+// terraform plan, Ansible's state "absent", and the DesiredSet of rancher/wrangler.
 package keep
 
 import (
@@ -45,39 +44,42 @@ import (
 //
 //  1. Actual lists it, and Desired, called after Actual, does not.
 //  2. Both listings were complete: they returned no error, and their context had not
-//     ended by then. After a listing that failed, nothing is deleted until both are
+//     ended when they returned. After a listing that failed, nothing is deleted until both are
 //     complete again.
-//  3. Two accepted pairs of listings that are at least DeleteAfter apart, and every accepted
-//     pair between them, lack it. Listings that failed and rejected pairs do not count.
+//  3. Desired lacks it in two accepted pairs of listings that are at least DeleteAfter apart,
+//     and in each accepted pair between them. A listing that failed does not count. A
+//     rejected pair counts only for deletions that an operator has accepted.
 //     Lookup, if there is one, is called just before the deletion and must say too that the
 //     thing is not desired.
-//  4. It is not too many at once. A thing is newly surplus if it was not surplus in an
-//     earlier pair that was accepted, and no operator has accepted its deletion. If more
+//  4. Not too many things are newly surplus. A thing is newly surplus unless an earlier
+//     accepted pair showed it as surplus, or an operator has accepted its deletion. If more
 //     things than MaxDeleted allows are newly surplus, or if no existing thing would stay
 //     desired, the pair is rejected: nothing that is newly surplus is deleted. Creations,
 //     corrections, and deletions that were confirmed earlier go on. See [Set.Accept].
 //  5. No listing hangs. If a listing has not returned when its context ends, ten Periods
 //     after it began, nothing is deleted until a pair is complete again.
 //
-// Not checked: one process at a time runs the Set, such as a leader. A second one, which
-// knows an older desired state, deletes the things that the first one creates.
+// Not checked: only one process at a time may run the Set. Of several processes, let a leader
+// run it. A second one, which knows an older desired state, deletes the things that the first
+// one creates.
 //
 // Not guarded:
 //
 //   - Losses in small steps. MaxDeleted bounds each pair: if Desired loses a tenth with each
 //     listing, most things are deleted in the end.
-//   - Creations. If Actual is empty or lacks things by mistake, all of these are ensured, so
-//     Ensure must check first.
+//   - Creations. If Actual is empty or lacks things by mistake, the Set ensures each thing that
+//     it lacks, so Ensure must check first.
 //   - Two spellings of a key. The thing is deleted and created again and again. Run warns
-//     when a key is deleted twice within an hour, or within twice DeleteAfter, and a listing
-//     between lacked it.
+//     when a key is deleted, is not listed, and is deleted again within an hour or within
+//     twice DeleteAfter.
 //   - A key that is used again. If another client has replaced a surplus thing since the
-//     last pair, Delete is called all the same: it compares the IDs.
-//   - A slow listing. The pair before it stays in force for up to twenty Periods.
+//     last pair, Delete is called all the same, so let it compare the IDs.
+//   - A slow listing. Deletions go on by the pair before it, for up to twenty Periods.
 //
 // Desired, Actual, Ensure and Delete are required, and for Run also Period; the zero value
 // of every other field is a good default. Fields must not be changed after the first call.
-// All methods may be called from any goroutine. The Set calls the functions from any, too.
+// All methods may be called from any goroutine. The Set calls your functions from several
+// goroutines.
 type Set[K comparable, D, A any] struct {
 	// Queue gets the keys of the things to correct. A [reconcile.Reconciler] of the same
 	// Queue runs them with the method Reconcile as its function. Nil means that Run makes a
@@ -86,59 +88,61 @@ type Set[K comparable, D, A any] struct {
 	Queue reconcile.Enqueuer[K]
 
 	// Desired lists the desired things, under the same keys as Actual. It is called after
-	// Actual, and may use the result of Actual. A value that differs from the one listed
-	// before, by [reflect.DeepEqual], is an event, unless InSync says that the thing is in
-	// sync. Return new maps and values: the Set compares a value that was changed in place
-	// with itself, and sees no change. Without an InSync, values that always change, such as
-	// a time of the last contact, do not belong in D.
+	// Actual, and may use the result of Actual. A value that is not [reflect.DeepEqual] to the
+	// one listed before is an event, unless InSync says that the thing is in sync. Return new
+	// maps and values. If you change a value in place, the Set compares it with itself, and
+	// sees no change. Without an InSync, values that always change, such as a time of the last
+	// contact, do not belong in D.
 	Desired func(ctx context.Context) (map[K]D, error)
 
 	// Actual lists the existing things of this service, and no others, because all things
 	// that it lists may be deleted. Leave out what is dead, such as terminated machines that
-	// the provider still lists. If two things that live have the same key, return an error.
+	// the provider still lists. If two live things have the same key, return an error.
 	Actual func(ctx context.Context) (map[K]A, error)
 
 	// InSync reports whether a thing is in its desired state, as far as the listings show.
-	// Nil means that a thing is ensured when one of its two values is new or has changed,
-	// and again until Ensure has succeeded.
+	// Nil means that a thing is ensured when its desired or its actual value is new or has
+	// changed.
+	// If Ensure fails, the thing is ensured again.
 	InSync func(desired D, actual A) bool
 
-	// Ensure creates a thing, or corrects it. It checks first and is idempotent. Its errors
-	// are those of a reconcile function. If a creation is listed late, it returns
-	// [reconcile.RequeueWithin] until the provider lists the thing. It must ask the
-	// provider, because Listed does not change during Apply.
+	// Ensure creates a thing, or corrects it. It must check first, and be idempotent. It returns
+	// what a reconcile function returns, such as [reconcile.Terminal]. If new things are listed
+	// late, Ensure returns [reconcile.RequeueWithin] until the provider lists the thing. It
+	// must ask the provider, because Listed does not change during Apply.
 	Ensure func(ctx context.Context, key K, desired D) error
 
-	// Delete deletes a thing, and returns nil if it does not exist. Its errors are those
-	// of a reconcile function. Actual is the thing as it was listed, so that Delete can
-	// name it by its ID, and does not delete another thing that has the same key by now.
+	// Delete deletes a thing, and returns nil if it does not exist. Otherwise it returns what
+	// a reconcile function returns. The argument actual is the thing as it was listed, so that
+	// Delete can name it by its ID, and does not delete another thing that has the same key by
+	// now.
 	Delete func(ctx context.Context, key K, actual A) error
 
 	// Absent reports whether the desired state of a thing is that it does not exist. A source
-	// that knows which things must be deleted keeps them in Desired, so marked. A marked thing
-	// is deleted when two complete pairs in a row say so, of which the second begins at least
-	// half a Period after the first. Conditions 3 and 4 do not apply to it. It is not deleted
-	// if Lookup says that it is desired and not Absent. With a MaxDeleted below 0, the mark has
-	// no effect: the thing counts as not desired. Nil means that no thing is marked. Absent must
-	// be false for the zero D, a pointer to a zero value, and an empty map or slice. Otherwise
-	// one fault in decoding would delete everything.
+	// that knows which things must be deleted keeps them in Desired, with a mark that Absent
+	// reports. A marked thing is deleted when two complete pairs in a row say so, of which the
+	// second begins at least half a Period after the end of the first. Conditions 1, 3 and 4
+	// do not apply to it. It is not deleted if Lookup says that it is desired and not Absent. With
+	// a MaxDeleted below 0, the mark has no effect: the thing counts as not desired. Nil means
+	// that no thing is marked. Absent must be false for the zero D, a pointer to a zero value,
+	// and an empty map or slice. Otherwise one fault in decoding would delete everything.
 	Absent func(desired D) bool
 
 	// Lookup returns the desired state of one thing now, and whether it is desired. It is
-	// called before Ensure, which gets the returned value, and before Delete, as one guard
-	// more. If it fails, neither is called. Lookup must ask for the one thing, by its ID: a
+	// called before Ensure, which gets the returned value, and before Delete, as one more
+	// guard. If it fails, neither is called. Lookup must ask for the one thing, by its ID: a
 	// Lookup that reads the listing again protects nothing. If a missing record may be a
 	// mistake, or if the provider also answers 404 to a client without permission, return an
 	// error for it. Last is the last listed desired state, or the zero D if that is unknown,
-	// such as after a restart; a Lookup that needs it then returns an error. Nil means that
-	// the listings decide, and that an event ensures the value that was listed last.
+	// such as after a restart; a Lookup that needs it then returns an error. A nil Lookup
+	// means that the listings decide, and that an event ensures the value that was listed last.
 	Lookup func(ctx context.Context, key K, last D) (desired D, ok bool, err error)
 
 	// Reconciler says how Run runs the items if Queue is nil: Workers, Timeout, Grace, Admit,
 	// OnResult and so on. Its Reconcile must be nil. Its Queue may be nil, or a
 	// *reconcile.Queue, which a status page can show. A nil Retry means
-	// reconcile.Backoff(time.Second, Period). Nil means one worker and that Retry. Set a
-	// Timeout: a call of Ensure, Delete or Lookup that never returns keeps its worker.
+	// reconcile.Backoff(time.Second, Period). A nil Reconciler means one worker and that Retry.
+	// Set a Timeout: a call of Ensure, Delete or Lookup that never returns keeps its worker.
 	Reconciler *reconcile.Reconciler[K]
 
 	// Period is the time from the start of one pair of listings to that of the next, at
@@ -160,9 +164,9 @@ type Set[K comparable, D, A any] struct {
 	// is enough.
 	DeleteAfter time.Duration
 
-	// MaxDeleted is the fraction, 0 to 1, of the things that Actual lists that may newly be
-	// surplus, rounded up. 0 means a tenth. 1 means no limit, also if nothing would be left.
-	// Less than 0 means that Accept must allow each deletion, also of things that are Absent.
+	// MaxDeleted is how many things may newly be surplus: a fraction, 0 to 1, of the things that
+	// Actual lists, rounded up. 0 means a tenth. 1 means no limit, even if nothing would be left.
+	// Less than 0 means that Accept must allow each deletion, even of things that are Absent.
 	MaxDeleted float64
 
 	Name   string       // for logs

@@ -135,7 +135,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	method := strings.ToUpper(cmp.Or(r.Method, http.MethodGet))
 	x.op = method + " " + r.URL.Path
 	if r.URL.RawQuery != "" {
-		x.op += "?" + readable(r.URL.RawQuery)
+		x.op += "?" + readable(inOrder(r.URL.RawQuery))
 	}
 	if n, ok := t.handler.(*named); ok {
 		in := r.Clone(r.Context())
@@ -194,7 +194,7 @@ var choosing = regexp.MustCompile(`^(Accept.*|Authorization|Cookie|If-.*|Range|.
 // keyOf returns the URL and the headers that may choose the reply. A signature differs each
 // time, and chooses none.
 func keyOf(r *http.Request) string {
-	key := []string{r.Host, r.URL.String()}
+	key := []string{r.Host, r.URL.Scheme, r.URL.EscapedPath(), inOrder(r.URL.RawQuery)}
 	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
 		if choosing.MatchString(name) {
 			text, _, _ := strings.Cut(strings.Join(r.Header[name], ", "), "Signature=")
@@ -215,6 +215,11 @@ func (x *exchange) hasBody() bool {
 }
 
 var errUnreachable = &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+
+// inOrder sorts the parts of a query: that of a map has another order in each play.
+func inOrder(query string) string {
+	return strings.Join(slices.Sorted(strings.SplitSeq(query, "&")), "&")
+}
 
 // readable decodes a query for a name, if the result is one line of text, and the name of no
 // other query.

@@ -441,12 +441,12 @@ func TestNameOfAQuery(t *testing.T) {
 			return string(body)
 		}))}
 		loop(proc, time.Hour, func(ctx context.Context) error {
-			_, err := ask(ctx, web, http.MethodPut, "a", w.desired["a"])
+			_, err := ask(ctx, web, http.MethodPut, "a?y=2&x=1", w.desired["a"])
 			return err
 		})
 	}
-	if journal, _ := played(t, s); !slices.Contains(journal, "0s call PUT /things/a 1") || !slices.Contains(journal, "0s call PUT /things/a") {
-		t.Errorf("this happened:\n%swant calls named by their body", indent(journal))
+	if journal, _ := played(t, s); !slices.Contains(journal, "0s call PUT /things/a?x=1&y=2 1") || !slices.Contains(journal, "0s call PUT /things/a?x=1&y=2") {
+		t.Errorf("this happened:\n%swant calls named by their query in order, and their body", indent(journal))
 	}
 	for query, want := range map[string]string{
 		"selector=app%3Dweb&limit=5": "selector=app=web&limit=5",

@@ -12,6 +12,7 @@ import (
 	"reflect"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -378,7 +379,7 @@ func (p *play) call(r *request) error {
 		return p.goOn(r)
 	}
 	at, _ := slices.BinarySearchFunc(p.callers, r, func(other, r *request) int {
-		return cmp.Or(orderOfCalls(other, r), -1) // behind those that are equal
+		return cmp.Or(strings.Compare(other.op, r.op), strings.Compare(other.process.name, r.process.name), -1) // behind those that are equal
 	})
 	p.callers = slices.Insert(p.callers, at, r)
 	p.most = max(p.most, len(p.callers))

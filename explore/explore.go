@@ -506,6 +506,11 @@ func (x *explorer) findFirst() *Finding {
 		clean.failure = "Without excludes each fault that the calls and events of this scenario can have, so nothing is tried"
 		return x.finding(nil, clean)
 	}
+	for _, f := range x.own[2:] { // those of CustomFaults
+		if !slices.Contains(x.without, f) && !slices.ContainsFunc(singles, func(i injection) bool { return i.fault == f }) {
+			x.report.NeverCame = append(x.report.NeverCame, fmt.Sprintf("%s, which no call and no event has", f))
+		}
+	}
 	if f := x.playKnown(); f != nil {
 		return f
 	}
@@ -826,7 +831,8 @@ func (x *explorer) performWith(p *play) *outcome {
 			if r != nil {
 				panic(r)
 			}
-			if p.outcome.differs && x.isStateAt(p.outcome.end, p.outcome.state) {
+			// After the end of the play without faults, a cron job may have run once more.
+			if o := &p.outcome; o.differs && x.clean != nil && o.end > x.clean.end && x.performWith(&play{explorer: x, until: o.end}).state == o.state {
 				p.outcome.failure, p.outcome.differs = p.outcome.restless, false
 			}
 			return &p.outcome
@@ -879,15 +885,6 @@ func (x *explorer) reduce(p plan, o *outcome) *Finding {
 	return f
 }
 
-// isStateAt reports whether the world without faults is in this state at a time after the
-// end of that play: a cron job may have run once more.
-func (x *explorer) isStateAt(end time.Duration, state string) bool {
-	if x.clean == nil || end <= x.clean.end {
-		return false
-	}
-	return x.performWith(&play{explorer: x, until: end}).state == state
-}
-
 func (x *explorer) finding(p plan, o *outcome) *Finding {
 	if o.held != "" {
 		x.report.Held = o.held // so find begins again
@@ -911,7 +908,8 @@ var (
 
 // patternsOf compares the names of two runs that are to be the same, and returns the
 // patterns of those that only one of them has: a token that no name of the other run has is
-// generated, except for the pieces at its ends that a token there has too.
+// generated, except for the pieces at its ends that a token there has too. Both runs must have
+// names of a pattern: else it is that of a call that one of them made by chance.
 func patternsOf(first, second []point) []pattern {
 	tokensOf := func(points []point) map[string][]string {
 		tokens := map[string][]string{}
@@ -923,8 +921,8 @@ func patternsOf(first, second []point) []pattern {
 		return tokens
 	}
 	tokens1, tokens2 := tokensOf(first), tokensOf(second)
-	patterns := map[string]pattern{}
-	add := func(points []point, mine, theirs map[string][]string) {
+	of := func(points []point, mine, theirs map[string][]string) map[string]pattern {
+		patterns := map[string]pattern{}
 		for _, p := range points {
 			text, match := "", "^"
 			for _, t := range token.FindAllString(p.what, -1) {
@@ -940,9 +938,10 @@ func patternsOf(first, second []point) []pattern {
 				patterns[text] = pattern{text, regexp.MustCompile(match + "$")}
 			}
 		}
+		return patterns
 	}
-	add(first, tokens1, tokens2)
-	add(second, tokens2, tokens1)
+	patterns, others := of(first, tokens1, tokens2), of(second, tokens2, tokens1)
+	maps.DeleteFunc(patterns, func(text string, _ pattern) bool { return others[text].Regexp == nil })
 	return slices.SortedFunc(maps.Values(patterns), func(a, b pattern) int { return strings.Compare(a.text, b.text) })
 }
 

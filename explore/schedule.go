@@ -4,7 +4,6 @@
 package explore
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -112,7 +111,7 @@ type play struct {
 
 	// deliver.go
 	slow     []*request // the calls that are slow, or have no answer, at this time
-	callers  []*request // the calls that wait for their turn, in the order of orderOfCalls
+	callers  []*request // the calls that wait for their turn, in the order in which they are let through
 	arrived  []delivery // the events since all was at rest
 	events   []delivery // the events before those that wait to be delivered
 	history  []delivery // the events that were delivered
@@ -326,11 +325,6 @@ func (p *play) next(until time.Duration) (act func(), wait time.Duration, descri
 		}
 	}
 	return p.grantLocked(r), 0, false
-}
-
-// orderOfCalls is the order in which calls that wait at the same instant are let through.
-func orderOfCalls(a, b *request) int {
-	return cmp.Or(strings.Compare(a.op, b.op), strings.Compare(a.process.name, b.process.name))
 }
 
 func (p *play) wakeLocked() {

@@ -69,6 +69,9 @@ func (r *Report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d plans in %v, %.0f a second: %d of one fault, %d of two",
 		r.Plans, r.Took.Round(time.Millisecond), float64(r.Plans)/r.Took.Seconds(), r.Singles, r.Pairs)
+	if r.Held != "" {
+		fmt.Fprintf(&b, "\nNOT TRIED: slow calls and calls without an answer, because a mutex is held over %q, which stops the clock of a bubble", r.Held)
+	}
 	if !r.all || r.Singles+r.LeftOut == 0 {
 		return b.String()
 	}
@@ -77,9 +80,6 @@ func (r *Report) String() string {
 		fmt.Fprintf(&b, "each was hit by each of its faults (the first %d of those that repeat while nothing changes, and the last one before a change by Steps; outages at the first %d of a name)", idleEnough, outagesMax)
 	} else {
 		fmt.Fprintf(&b, "NOT TRIED: %d of %d single faults; those that were tried were drawn by Seed", r.LeftOut, r.Singles+r.LeftOut)
-	}
-	if r.Held != "" {
-		fmt.Fprintf(&b, "\nNOT TRIED: slow calls and calls without an answer, because a mutex is held over %q, which stops the clock of a bubble", r.Held)
 	}
 	if r.locked > 0 {
 		fmt.Fprintf(&b, "\nNOT TRIED: the end of %d plans in which log.Fatal ends the process while that holds a mutex, which stops the clock of a bubble", r.locked)

@@ -1,7 +1,7 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package keep is a desired-state set: it lists the desired and the actual things, corrects
+// Package keep has a desired-state set: a [Set] lists the desired and the actual things, corrects
 // those that differ, and deletes those that are not desired. It guards against deletions
 // by mistake. Each Period it lists Actual, and then Desired. This pair of listings decides:
 //
@@ -13,11 +13,11 @@
 //	    a listing hangs (5) --------------------------> it waits for complete ones
 //	existing, and Absent -----------------> Lookup --> Delete, after two complete pairs
 //
-// The numbers are those of the conditions of a deletion, see [Set]. Without a Lookup, the
+// The numbers refer to the conditions in the doc of [Set]. Without a Lookup, the
 // step Lookup is left out. If Lookup says that a surplus thing is desired, the thing is
 // ensured.
 //
-// Compare Operations and Prune of cilium/statedb's reconciler, Crossplane's ExternalClient,
+// Similar: Operations and Prune of cilium/statedb's reconciler, Crossplane's ExternalClient,
 // terraform plan, Ansible's state "absent", and the DesiredSet of rancher/wrangler.
 package keep
 
@@ -38,9 +38,9 @@ import (
 	"github.com/reconkernel/reconcile/supervise"
 )
 
-// A Set keeps a set of things, each with a key, in its desired state. Each Period, Run lists
-// Actual and then Desired. It ensures the things that differ, and deletes those that are not
-// desired. A thing is deleted only if all of this holds:
+// A Set keeps things, each with a key, in their desired state. Each Period, Run lists
+// Actual and then Desired. It calls Ensure for the things that differ, and Delete for those that
+// are not desired. A thing is deleted only if all of this holds:
 //
 //  1. Actual lists it, and Desired, called after Actual, does not.
 //  2. Both listings were complete: they returned no error, and their context had not
@@ -68,18 +68,18 @@ import (
 //   - Losses in small steps. MaxDeleted bounds each pair: if Desired loses a tenth with each
 //     listing, most things are deleted in the end.
 //   - Creations. If Actual is empty or lacks things by mistake, the Set ensures each thing that
-//     it lacks, so Ensure must check first.
+//     Actual lacks, so Ensure must check first.
 //   - Two spellings of a key. The thing is deleted and created again and again. Run warns
 //     when a key is deleted, is not listed, and is deleted again within an hour or within
 //     twice DeleteAfter.
 //   - A key that is used again. If another client has replaced a surplus thing since the
 //     last pair, Delete is called all the same, so let it compare the IDs.
-//   - A slow listing. Deletions go on by the pair before it, for up to twenty Periods.
+//   - A slow listing. Meanwhile deletions rely on the pair before it, for up to twenty Periods.
 //
-// Desired, Actual, Ensure and Delete are required, and for Run also Period; the zero value
-// of every other field is a good default. Fields must not be changed after the first call.
-// All methods may be called from any goroutine. The Set calls your functions from several
-// goroutines.
+// Desired, Actual, Ensure and Delete are required, and for Run also Period; the zero value of
+// every other field works. Set at least a Timeout, see Reconciler. Fields must not be changed
+// after the first call. All methods may be called from any goroutine. The Set calls your
+// functions from several goroutines.
 type Set[K comparable, D, A any] struct {
 	// Queue gets the keys of the things to correct. A [reconcile.Reconciler] of the same
 	// Queue runs them with the method Reconcile as its function. Nil means that Run makes a
@@ -108,34 +108,34 @@ type Set[K comparable, D, A any] struct {
 
 	// Ensure creates a thing, or corrects it. It must check first, and be idempotent. It returns
 	// what a reconcile function returns, such as [reconcile.Terminal]. If new things are listed
-	// late, Ensure returns [reconcile.RequeueWithin] until the provider lists the thing. It
-	// must ask the provider, because Listed does not change during Apply.
+	// late, Ensure returns [reconcile.RequeueWithin] until the provider lists the thing. For that,
+	// Ensure must ask the provider, because [Set.Listed] does not change during Apply.
 	Ensure func(ctx context.Context, key K, desired D) error
 
 	// Delete deletes a thing, and returns nil if it does not exist. Otherwise it returns what
 	// a reconcile function returns. The argument actual is the thing as it was listed, so that
-	// Delete can name it by its ID, and does not delete another thing that has the same key by
-	// now.
+	// Delete can name it by its ID, and does not delete another thing that has this key now.
 	Delete func(ctx context.Context, key K, actual A) error
 
 	// Absent reports whether the desired state of a thing is that it does not exist. A source
 	// that knows which things must be deleted keeps them in Desired, with a mark that Absent
 	// reports. A marked thing is deleted when two complete pairs in a row say so, of which the
-	// second begins at least half a Period after the end of the first. Conditions 1, 3 and 4
-	// do not apply to it. It is not deleted if Lookup says that it is desired and not Absent. With
-	// a MaxDeleted below 0, the mark has no effect: the thing counts as not desired. Nil means
-	// that no thing is marked. Absent must be false for the zero D, a pointer to a zero value,
-	// and an empty map or slice. Otherwise one fault in decoding would delete everything.
+	// second begins at least half a Period after the end of the first. Of the conditions, only
+	// 2, 5 and the Lookup of 3 apply to it: it is not deleted if Lookup says that it is desired
+	// and not Absent. With a MaxDeleted below 0, it counts as not desired, and all conditions
+	// apply. Nil means that no thing is marked. Absent must be false for the zero D, a pointer
+	// to a zero value, and an empty map or slice. Or else one fault in decoding deletes all.
 	Absent func(desired D) bool
 
-	// Lookup returns the desired state of one thing now, and whether it is desired. It is
-	// called before Ensure, which gets the returned value, and before Delete, as one more
-	// guard. If it fails, neither is called. Lookup must ask for the one thing, by its ID: a
-	// Lookup that reads the listing again protects nothing. If a missing record may be a
-	// mistake, or if the provider also answers 404 to a client without permission, return an
-	// error for it. Last is the last listed desired state, or the zero D if that is unknown,
-	// such as after a restart; a Lookup that needs it then returns an error. A nil Lookup
-	// means that the listings decide, and that an event ensures the value that was listed last.
+	// Lookup returns the desired state of one thing now, and whether it is desired. It is called
+	// before Ensure, which gets the returned value, and before Delete, as one more guard. If
+	// Lookup fails, neither is called, and the run is retried. Lookup must ask for the one
+	// thing, by its ID: a Lookup that reads the listing again protects nothing. If a missing
+	// record may be a mistake, or if the provider also answers 404 to a client without
+	// permission, return an error for it. Last is the last listed desired state, or the zero D
+	// if that is unknown, such as after a restart; a Lookup that needs it must then return an
+	// error. A nil Lookup means that the listings decide, and that after an event Ensure gets
+	// the value that was listed last.
 	Lookup func(ctx context.Context, key K, last D) (desired D, ok bool, err error)
 
 	// Reconciler says how Run runs the items if Queue is nil: Workers, Timeout, Grace, Admit,
@@ -160,7 +160,7 @@ type Set[K comparable, D, A any] struct {
 
 	// DeleteAfter is how long all accepted pairs of listings must have lacked a thing before
 	// it is deleted: from the end of the first of these pairs to the start of the last. 0
-	// means five Periods, or five minutes without a Period. Less than 0 means that one pair
+	// means five Periods, or five minutes if Period is 0. Less than 0 means that one pair
 	// is enough.
 	DeleteAfter time.Duration
 

@@ -224,6 +224,9 @@ func (q *Queue[T]) itemOf(s string) (item T, err error) {
 func (q *Queue[T]) finish(x *exchanged[T]) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	for _, t := range x.taken {
+		delete(x.locked, t.text) // It was freed meanwhile, so there is nothing to give back any more.
+	}
 	q.storedLocked(x.batch, x.locked)
 	q.stats.Enqueued += uint64(x.asked)
 	q.stats.Coalesced += uint64(len(x.asks.items)) - uint64(x.asked)

@@ -112,10 +112,10 @@ func (q *Queue[T]) renew(ctx context.Context) error {
 			return err
 		}
 		l = newLease(id, sent.Add(q.cfg.Lease*3/4))
-		context.AfterFunc(l.over, func() { q.lose(l) })
 		q.mu.Lock()
 		q.lease = l
 		q.mu.Unlock()
+		context.AfterFunc(l.over, func() { q.lose(l) }) // now, because it may be over already
 		q.tasks.Enqueue(exchange)
 	} else {
 		renewed, err := q.cfg.Pool.Exec(ctx, q.in(sqlRenew), l.member, micros)

@@ -674,3 +674,23 @@ func TestRemove(t *testing.T) {
 		}
 	}
 }
+
+// An exchange takes an item whose give-back is locked: the lease of the run has just been
+// reaped. The give-back is not sent again, which would end the holding of the new run.
+func TestGiveBackOfAFreedItem(t *testing.T) {
+	q := joined(t, Config{Pool: setUp(t)})
+	q.Enqueue("x")
+	q.waiting = 1
+	step(t, q)
+	take(t, q, "x")
+	q.Done("x")
+	q.waiting = 0
+	x, h := q.begin(), &holding[string]{lease: q.lease, text: "x", item: "x", fence: q.held["x"].fence + 1}
+	x.locked["x"], x.taken = true, []*holding[string]{h}
+	_ = q.finish(x)
+	take(t, q, "x")
+	step(t, q)
+	if q.held["x"] != h || len(q.outbox) > 0 {
+		t.Errorf("held is %v, want %v; the outbox has %v, want nothing", q.held["x"], h, q.outbox)
+	}
+}

@@ -337,15 +337,6 @@ func TestItemsOfADeletedMemberAreFreed(t *testing.T) {
 	}
 }
 
-// The item that has been due for longest is taken first.
-func TestTakesInTheOrderOfTimes(t *testing.T) {
-	s := newStage(t)
-	exec(t, s.pool, sqlAsk, s.queue, []string{"a", "b"}, []string{"within", "within"}, []int64{0, 0})
-	exec(t, s.pool, "UPDATE reconcile.item SET due = due - interval '1 s' WHERE queue = $1 AND item = 'b'", s.queue)
-	s.take(s.member(60))
-	until(t, s.pool, "b", "SELECT item FROM reconcile.item WHERE queue = $1 AND owner IS NOT NULL", s.queue)
-}
-
 // After its first failure an item whose process died is ready at once, and held after others, or
 // not at all for a leader. A member without items is deleted.
 func TestHoldsItemsWhoseProcessesDie(t *testing.T) {

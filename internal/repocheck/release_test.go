@@ -6,8 +6,6 @@
 package repocheck_test
 
 import (
-	"archive/zip"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -74,30 +72,10 @@ func publish(t *testing.T, root, folder, to, version string) {
 	name := filepath.Join(to, strings.SplitN(version, "@", 2)[1])
 	writeFile(t, name+".info", `{"Version": "`+filepath.Base(name)+`"}`)
 	writeFile(t, name+".mod", readFile(t, filepath.Join(root, folder, "go.mod")))
-	file, err := os.Create(name + ".zip")
+	others := "$(git ls-files '*/go.mod' | xargs -r -n 1 dirname | sed 's/^/:!/')" // other modules
+	out, err := run(t, filepath.Join(root, folder), "git archive --format=zip --prefix="+version+"/ -o "+name+".zip HEAD . "+others)
 	if err != nil {
-		t.Fatal(err)
-	}
-	z := zip.NewWriter(file)
-	err = filepath.WalkDir(filepath.Join(root, folder), func(path string, d os.DirEntry, err error) error {
-		in, _ := filepath.Rel(filepath.Join(root, folder), path)
-		if err != nil || d.IsDir() {
-			if _, other := os.Stat(filepath.Join(path, "go.mod")); in != "." && other == nil || d.Name() == ".git" {
-				return filepath.SkipDir // another module
-			}
-			return err
-		}
-		w, err := z.Create(version + "/" + filepath.ToSlash(in))
-		if err == nil {
-			_, err = w.Write([]byte(readFile(t, path)))
-		}
-		return err
-	})
-	if err == nil {
-		err = z.Close()
-	}
-	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v\n%s", err, out)
 	}
 }
 

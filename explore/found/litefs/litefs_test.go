@@ -47,8 +47,8 @@ type world struct {
 	keys     map[string]value
 	free     time.Time // when the lock may be acquired again
 	created  int
-	nodes    map[string]node // by URL
-	cuts     int             // of the network
+	nodes    map[string]*node // by URL; without a Store until they start
+	cuts     int              // of the network
 }
 
 type value struct {
@@ -67,12 +67,12 @@ func newWorld() *world {
 	if err != nil {
 		panic(err)
 	}
-	return &world{dir: dir, sessions: map[string]time.Time{}, keys: map[string]value{}, nodes: map[string]node{}}
+	return &world{dir: dir, sessions: map[string]time.Time{}, keys: map[string]value{}, nodes: map[string]*node{"http://a": {}, "http://b": {}}}
 }
 
 func (w *world) primaries() (names []string) {
 	for name, n := range w.nodes {
-		if n.Context().Err() == nil && n.IsPrimary() {
+		if n.Store != nil && n.Context().Err() == nil && n.IsPrimary() {
 			names = append(names, name)
 		}
 	}
@@ -164,7 +164,7 @@ type stream struct {
 }
 
 func (n network) Stream(ctx context.Context, url string, _ uint64, _ map[string]ltx.Pos, _ []string) (litefs.Stream, error) {
-	s := stream{n, ctx, n.nodes[url], n.cuts}
+	s := stream{n, ctx, *n.nodes[url], n.cuts}
 	if !s.open() {
 		return nil, errors.New("connection refused")
 	}
@@ -210,7 +210,7 @@ func start(name string) func(proc *explore.Process, w *world) {
 			if err := store.Open(); err != nil {
 				return err
 			}
-			w.nodes[url] = node{proc, store}
+			*w.nodes[url] = node{proc, store}
 			<-ctx.Done()
 			return store.Close()
 		})

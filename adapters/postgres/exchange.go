@@ -231,7 +231,7 @@ func (q *Queue[T]) finish(x *exchanged[T]) error {
 	q.stats.Enqueued += uint64(x.asked)
 	q.stats.Coalesced += uint64(len(x.asks.items)) - uint64(x.asked)
 	for _, t := range x.taken {
-		t.over, t.lose = context.WithCancelCause(x.lease.over)
+		t.over, t.lose = context.WithCancelCause(x.lease.Lost())
 		q.held[t.text] = t
 		switch {
 		case t.bad != nil:

@@ -6,59 +6,18 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"sync"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/internal/held"
 )
 
-// A lease lasts until its deadline, which this process measures from before the request that
-// got or renewed it.
+// A lease is that of a process, which measures its deadline from before the request that got or
+// renewed it.
 type lease struct {
-	member int64           // whose it is
-	over   context.Context // done once the lease has ended
-	end    func()
-
-	mu       sync.Mutex // guards the fields below
-	deadline time.Time
-	timer    *time.Timer
-}
-
-func newLease(member int64, deadline time.Time) *lease {
-	over, end := context.WithCancelCause(context.Background())
-	l := &lease{member: member, over: over, end: func() { end(reconcile.ErrLeaseLost) }, deadline: deadline}
-	l.mu.Lock() // The timer may fire at once.
-	defer l.mu.Unlock()
-	l.timer = time.AfterFunc(time.Until(deadline), func() { l.isOver() })
-	return l
-}
-
-// isOver reports whether the lease has ended, by either clock: the monotonic one may stand
-// still while a machine sleeps. It does not wait for the timer, which is late in a process
-// that was stopped.
-func (l *lease) isOver() bool {
-	now := time.Now()
-	l.mu.Lock()
-	up := !now.Before(l.deadline) || !now.Round(0).Before(l.deadline.Round(0))
-	l.mu.Unlock()
-	if up {
-		l.end()
-	}
-	return l.over.Err() != nil
-}
-
-// extend reports whether the lease had not ended before.
-func (l *lease) extend(deadline time.Time) bool {
-	if l.isOver() {
-		return false
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.deadline = deadline
-	l.timer.Reset(time.Until(deadline))
-	return true
+	member int64 // whose it is
+	*held.Term
 }
 
 // A run is the value in the context of a run.

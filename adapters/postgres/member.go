@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/internal/held"
 	"github.com/reconkernel/reconcile/supervise"
 )
 
@@ -100,7 +101,7 @@ func (q *Queue[T]) renew(ctx context.Context) error {
 	q.mu.Lock()
 	l := q.lease
 	q.mu.Unlock()
-	if l != nil && l.isOver() {
+	if l != nil && l.Over() {
 		q.lose(l)
 		l = nil
 	}
@@ -111,19 +112,19 @@ func (q *Queue[T]) renew(ctx context.Context) error {
 		if _, err := q.cfg.Pool.Exec(ctx, q.in(sqlJoin), id, q.cfg.Name, processName(), micros); err != nil {
 			return err
 		}
-		l = newLease(id, sent.Add(q.cfg.Lease*3/4))
+		l = &lease{id, held.NewTerm(sent.Add(q.cfg.Lease * 3 / 4))}
 		q.mu.Lock()
 		q.lease = l
 		q.mu.Unlock()
-		context.AfterFunc(l.over, func() { q.lose(l) }) // now, because it may be over already
+		context.AfterFunc(l.Lost(), func() { q.lose(l) }) // now, because it may be over already
 		q.tasks.Enqueue(exchange)
 	} else {
 		renewed, err := q.cfg.Pool.Exec(ctx, q.in(sqlRenew), l.member, micros)
 		if err != nil {
 			return err
 		}
-		if renewed.RowsAffected() == 0 || !l.extend(sent.Add(q.cfg.Lease*3/4)) {
-			l.end()
+		if renewed.RowsAffected() == 0 || !l.Extend(sent.Add(q.cfg.Lease*3/4)) {
+			l.End()
 			return reconcile.RequeueWithin(0)
 		}
 	}

@@ -84,7 +84,7 @@ type holding[T comparable] struct {
 }
 
 // Over reports whether another process may have the item.
-func (h *holding[T]) Over() bool { return h.lease.isOver() || h.over.Err() != nil }
+func (h *holding[T]) Over() bool { return h.lease.Over() || h.over.Err() != nil }
 
 // Lost returns a context that is done once Over reports true.
 func (h *holding[T]) Lost() context.Context { return h.over }
@@ -407,7 +407,7 @@ func (q *Queue[T]) Close(ctx context.Context) error {
 	q.mu.Unlock()
 	leave := new(pgx.Batch)
 	if l != nil {
-		l.end()
+		l.End()
 		leave.Queue(q.in(sqlCheck), q.cfg.Name, l.member, []string{}, []int64{}) // items of a lost answer
 		leave.Queue(q.in(sqlLeave), l.member)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/postgres/internal/pgtest"
+	"github.com/reconkernel/reconcile/internal/held"
 	"github.com/reconkernel/reconcile/internal/servers"
 	"github.com/reconkernel/reconcile/statuspage"
 )
@@ -208,8 +209,7 @@ func TestRunIsNotBesideItself(t *testing.T) {
 	if n := q.local.Len(); n != 1 {
 		t.Error("it was not taken after the run")
 	}
-	q.lease.timer.Stop() // as in a process that was stopped before a worker has it
-	q.lease.deadline = time.Now()
+	q.lease.Term = held.NewTerm(time.Now()) // as in a process that was stopped before a worker has it
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if item, err := q.Dequeue(ctx); err == nil {

@@ -15,7 +15,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/reconkernel/reconcile"
-	"github.com/reconkernel/reconcile/adapters/nats/internal/lease"
 	"github.com/reconkernel/reconcile/adapters/nats/internal/names"
 	"github.com/reconkernel/reconcile/internal/held"
 	"github.com/reconkernel/reconcile/supervise"
@@ -152,7 +151,7 @@ type candidate struct {
 type term struct {
 	ttl    time.Duration
 	number uint64
-	*lease.Lease
+	*held.Term
 }
 
 // win waits until the lease is ours. It returns nil if ctx is done first, and an
@@ -185,7 +184,7 @@ func (c *candidate) win(ctx context.Context) (*term, error) {
 			}
 			if err == nil {
 				number := c.epoch + c.revision
-				return &term{ttl: ttl, number: number, Lease: lease.New(context.WithValue(ctx, fenceKey{}, number), begin.Add(ttl*2/3))}, nil
+				return &term{ttl: ttl, number: number, Term: held.NewTerm(begin.Add(ttl * 2 / 3))}, nil
 			}
 		}
 		switch {
@@ -216,7 +215,9 @@ func (c *candidate) ttl(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	if s, ok := status.(interface{ StreamInfo() *jetstream.StreamInfo }); ok {
-		epoch := lease.Epoch(s.StreamInfo().Created)
+		// No stream stores a message each nanosecond, so the sequences of a later stream, with this
+		// added, are higher than all fences of those before.
+		epoch := uint64(s.StreamInfo().Created.UnixNano())
 		if c.epoch != 0 && c.epoch != epoch {
 			c.anew = time.Now()
 			c.logger.Warn("natsadapter: the bucket of a lease was made anew: none stands for election until the lease of the last bucket is over", "lease", c.name, "for", status.TTL())
@@ -239,8 +240,23 @@ func (c *candidate) hold(ctx context.Context, ttl time.Duration) error {
 	})
 }
 
-func (c *candidate) write(ctx context.Context, write func(last uint64) (uint64, error)) (err error) {
-	c.revision, err = lease.Rewrite(c.revision, write, isConflict, func() (uint64, error) { return c.own(ctx) })
+// write writes our entry anew, over the one with the revision last, 0 for none. If there is
+// another one, and it is not ours either, it returns ErrLeaseLost.
+func (c *candidate) write(ctx context.Context, write func(last uint64) (uint64, error)) error {
+	now, err := write(c.revision)
+	if isConflict(err) { // perhaps with an attempt of ours that was not answered
+		now, err = c.own(ctx)
+		switch {
+		case err == nil && now == 0:
+			c.revision, err = 0, reconcile.ErrLeaseLost
+		case err == nil:
+			c.revision = now
+			now, err = write(now)
+		}
+	}
+	if err == nil {
+		c.revision = now
+	}
 	c.unsure = err != nil && !errors.Is(err, reconcile.ErrLeaseLost)
 	return err
 }
@@ -273,10 +289,12 @@ func (c *candidate) lead(ctx context.Context, t *term, r reconcile.Runner) (agai
 	c.logger.Info("natsadapter: leads", "lease", c.name, "term", t.number)
 	ended := make(chan error, 1)
 	guarded := supervise.Restart(reconcile.NoRetry, r) // against panics; and nil for the error of the lease
-	go func() { ended <- guarded.Run(held.With(t.Lease, t)) }()
+	run, end := held.Context(context.WithValue(ctx, fenceKey{}, t.number), t)
+	go func() { ended <- guarded.Run(held.With(run, t)) }()
 	err = c.keep(t, ended)
 	lost := t.Lost().Err() != nil
-	t.End(errTermOver)
+	end()
+	t.End()
 	c.release()
 	if lost && err != nil { // such as that of a call that was cut short
 		c.logger.Error("natsadapter: the Runner returned an error after the lease was lost", "lease", c.name, "err", err)
@@ -284,8 +302,6 @@ func (c *candidate) lead(ctx context.Context, t *term, r reconcile.Runner) (agai
 	}
 	return lost && ctx.Err() == nil, err
 }
-
-var errTermOver = errors.New("natsadapter: the term is over")
 
 // keep renews the lease until r has ended, also while r only takes its time to
 // end. It returns what r did.
@@ -323,7 +339,7 @@ func (c *candidate) keep(t *term, ended <-chan error) error {
 		case err == nil && t.Extend(begin.Add(t.ttl*2/3)):
 			timer.Reset(time.Until(begin.Add(t.ttl / 4)))
 		case errors.Is(err, reconcile.ErrLeaseLost) || t.Over():
-			t.End(reconcile.ErrLeaseLost)
+			t.End()
 			c.watch.stop()
 			lost, since = true, time.Now()
 			timer.Reset(t.ttl / 3)

@@ -11,14 +11,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/reconkernel/reconcile"
-	"github.com/reconkernel/reconcile/adapters/nats/internal/lease"
+	"github.com/reconkernel/reconcile/internal/held"
 )
 
 // A lease that is over before anything runs under it is not led under: another
 // one may have it by then.
 func TestLeaseOverBeforeTheStart(t *testing.T) {
 	c := candidate{name: "leader"}
-	late := &term{ttl: time.Second, Lease: lease.New(t.Context(), time.Now().Add(-time.Second))}
+	late := &term{ttl: time.Second, Term: held.NewTerm(time.Now().Add(-time.Second))}
 	again, err := c.lead(t.Context(), late, reconcile.RunFunc(func(context.Context) error {
 		t.Error("it runs")
 		return nil

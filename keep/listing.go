@@ -146,6 +146,7 @@ type how[K comparable] struct {
 	accepted map[K]struct{}            // may be deleted, says an operator
 	gap      time.Duration             // the least time between two pairs that say that a thing is Absent
 	begin    func(ctx context.Context) // called with the context of each listing
+	failed   func()                    // called between the two if Actual has failed
 	logger   *slog.Logger
 }
 
@@ -154,6 +155,9 @@ func (s *Set[K, D, A]) list(ctx context.Context, old known[K, D, A], how how[K])
 	p := pair[K, D, A]{Set: s, how: how, old: old, next: old, begun: time.Now()}
 	var errActual, errDesired error
 	p.next.actual, errActual = listOne(ctx, s, how, "Actual", s.Actual, old.actual) // 1: before Desired
+	if errActual != nil {
+		how.failed() // 2
+	}
 	p.next.desired, errDesired = listOne(ctx, s, how, "Desired", s.Desired, old.desired)
 	p.ended = time.Now()
 	p.next.left = map[K]struct{}{}

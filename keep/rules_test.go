@@ -110,6 +110,29 @@ func TestListingThatHangs(t *testing.T) {
 	}
 }
 
+// Actual has failed, and Desired is still being listed: the pair before says nothing any more.
+func TestFailedActualBeforeASlowDesired(t *testing.T) {
+	bubble(t, 20, func(w *world) {
+		w.do(func() { w.deletes = func(string) error { return errDown } })
+		w.retry = reconcile.Backoff(time.Second, time.Second)
+		w.start()
+		w.wait(time.Second)
+		w.do(func() { delete(w.desired, "t00") })
+		w.wait(10 * time.Minute)
+		w.do(func() {
+			w.existing = func(context.Context, map[string]string) (map[string]string, error) { return nil, errDown }
+			w.listed = func(ctx context.Context, all map[string]string) (map[string]string, error) {
+				<-ctx.Done()
+				return all, nil
+			}
+		})
+		w.wait(time.Minute)
+		w.do(func() { w.deletes = nil })
+		w.wait(time.Hour)
+		w.took()
+	})
+}
+
 // TestOffers counts the calls of a day for one thing that stays as it is.
 func TestOffers(t *testing.T) {
 	for _, c := range []struct {

@@ -268,7 +268,7 @@ func (s *Set[K, D, A]) runListings(ctx context.Context) error {
 		Queue: queue, Period: s.Period, Jitter: s.Jitter, Name: s.Name, Logger: logger,
 		GetItems: func(context.Context) ([]K, error) { // its context ends too soon
 			old, accepted := s.snapshot()
-			next, err := s.list(ctx, old, how[K]{accepted, s.Period / 2, s.lists, logger})
+			next, err := s.list(ctx, old, how[K]{accepted, s.Period / 2, s.lists, s.end, logger})
 			observed, errQueue := s.enqueue(queue, old, s.commit(old, next))
 			return observed, errors.Join(err, errQueue)
 		},
@@ -291,7 +291,7 @@ func (s *Set[K, D, A]) begin() {
 	s.known = known[K, D, A]{acceptedAt: time.Now(), before: s.known.before}
 }
 
-// end sees to it that nothing is deleted any more: the listings get old from now on.
+// end sees to it that nothing is deleted until a pair is complete.
 func (s *Set[K, D, A]) end() { s.change(func(k *known[K, D, A]) { k.complete = false }) }
 
 // lists notes the context of the listing in progress.

@@ -98,8 +98,7 @@ var (
 )
 
 // blocked returns nil if a thing may be deleted now, and otherwise the reason. The numbers
-// are those of the conditions in the doc of Set. Lookup, if there is one, is asked by
-// Reconcile.
+// are those of the conditions in the doc of Set. Reconcile asks Lookup (5).
 func (k *known[K, D, A]) blocked(key K) error {
 	thing, ok := k.surplus[key]
 	switch {
@@ -107,11 +106,11 @@ func (k *known[K, D, A]) blocked(key K) error {
 		return errNotListed
 	case !ok: // 1
 		return errNothing
-	case !thing.allowed && !thing.absent: // 4
+	case !thing.allowed && !thing.absent: // 3
 		return cmp.Or(k.rejection, errIncomplete)
-	case !thing.confirmed: // 3
+	case !thing.confirmed: // 4
 		return errTooSoon
-	case k.listing != nil && k.listing.Err() == context.DeadlineExceeded: // 5
+	case k.listing != nil && k.listing.Err() == context.DeadlineExceeded: // 6
 		return errLate
 	case !k.complete: // 2
 		return errIncomplete
@@ -298,7 +297,7 @@ func (p *pair[K, D, A]) leaving(key K, absent bool) surplus[D] {
 	if absent {
 		thing.last, thing.keeps = p.next.desired[key], false
 	}
-	absent = absent && p.MaxDeleted >= 0                               // 4: else an operator accepts each deletion
+	absent = absent && p.MaxDeleted >= 0                               // else an operator accepts each deletion (3)
 	if was && (thing.absent != absent || absent && !p.next.complete) { // from the beginning
 		thing = surplus[D]{last: thing.last}
 	}
@@ -310,7 +309,7 @@ func (p *pair[K, D, A]) leaving(key K, absent bool) surplus[D] {
 // confirm notes for how long the complete pairs have lacked each surplus thing.
 func (p *pair[K, D, A]) confirm(accepted bool) {
 	for key, thing := range p.next.surplus {
-		from, after, counts := thing.agreed, p.deleteAfter(), accepted // 3: rejected pairs do not count
+		from, after, counts := thing.agreed, p.deleteAfter(), accepted // 4: rejected pairs do not count
 		if _, ok := p.how.accepted[key]; ok {
 			from, counts = thing.since, true // an operator says that they were right
 		}
@@ -341,7 +340,7 @@ func (p *pair[K, D, A]) acceptOrReject() bool {
 	if p.stay == 0 && part < 1 || part < 0 {
 		limit = 0
 	}
-	if len(p.newly) <= limit { // 4
+	if len(p.newly) <= limit { // 3
 		p.next.rejection, p.next.rejectedAt, p.next.rejections = nil, time.Time{}, 0
 		p.next.acceptedAt = p.ended
 		return true

@@ -127,7 +127,7 @@ func (s *Set[K, D, A]) listTwice(ctx context.Context, old known[K, D, A], how ho
 	if err != nil || !slices.ContainsFunc(slices.Collect(maps.Values(first.surplus)), func(thing surplus[D]) bool { return thing.absent }) {
 		return old, first, err
 	}
-	for key, thing := range first.surplus { // 4: MaxDeleted bounds what is newly surplus in both together
+	for key, thing := range first.surplus { // 3: MaxDeleted bounds what is newly surplus in both together
 		thing.allowed = old.surplus[key].allowed
 		first.surplus[key] = thing
 	}

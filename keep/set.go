@@ -5,17 +5,16 @@
 // those that differ, and deletes those that are not desired. It guards against deletions
 // by mistake. Each Period it lists Actual, and then Desired. This pair of listings decides:
 //
-//	desired, and missing or not in sync --> Lookup --> Ensure
-//	existing, and not desired (1) --------> Lookup --> Delete, except that
+//	desired, and missing or not in sync --> Lookup (5) --> Ensure
+//	surplus (1) --------------------------> Lookup (5) --> Delete, except that
 //	    one of the two listings is not complete (2) --> it waits for complete ones
-//	    it was not surplus for DeleteAfter (3) -------> it waits
-//	    too many are newly surplus (4) ---------------> it waits until fewer are, or for Accept
-//	    a listing hangs (5) --------------------------> it waits for complete ones
-//	existing, and Absent -----------------> Lookup --> Delete, after two complete pairs
+//	    too many are newly surplus (3) ---------------> it waits until fewer are, or for Accept
+//	    it was not surplus for DeleteAfter (4) -------> it waits
+//	    a listing hangs (6) --------------------------> it waits for complete ones
+//	existing, and Absent -----------------> Lookup (5) --> Delete, after two complete pairs
 //
-// The numbers refer to the conditions in the doc of [Set]. Without a Lookup, the
-// step Lookup is left out. If Lookup says that a surplus thing is desired, the thing is
-// ensured.
+// The numbers refer to the conditions in the doc of [Set]. Without a Lookup, the step Lookup
+// is left out. If Lookup says that a surplus thing is desired, the thing is ensured.
 //
 // Similar: Operations and Prune of cilium/statedb's reconciler, Crossplane's ExternalClient,
 // terraform plan, Ansible's state "absent", and the DesiredSet of rancher/wrangler.
@@ -39,28 +38,30 @@ import (
 )
 
 // A Set keeps things, each with a key, in their desired state. Each Period, Run lists
-// Actual and then Desired. It calls Ensure for the things that differ, and Delete for those that
-// are not desired. A thing is deleted only if all of this holds:
+// Actual and then Desired: a pair of listings. It calls Ensure for the things that differ, and
+// Delete for those that are not desired. A pair is complete if it meets condition 2, and
+// accepted if it also meets condition 3. A thing is deleted only if all of this holds, with
+// exceptions for one that is Absent:
 //
-//  1. Actual lists it, and Desired, called after Actual, does not.
-//  2. Both listings were complete: they returned no error, and their context had not
-//     ended when they returned. After a listing that failed, nothing is deleted until both are
-//     complete again.
-//  3. Desired lacks it in two accepted pairs of listings that are at least DeleteAfter apart,
-//     and in each accepted pair between them. A listing that failed does not count. A
-//     rejected pair counts only for deletions that an operator has accepted.
-//     Lookup, if there is one, is called just before the deletion and must say too that the
-//     thing is not desired.
-//  4. Not too many things are newly surplus. A thing is newly surplus unless an earlier
-//     accepted pair showed it as surplus, or an operator has accepted its deletion. If more
-//     things than MaxDeleted allows are newly surplus, or if no existing thing would stay
-//     desired, the pair is rejected: nothing that is newly surplus is deleted. Creations,
-//     corrections, and deletions that were confirmed earlier go on. See [Set.Accept].
-//  5. No listing hangs. If a listing has not returned when its context ends, ten Periods
-//     after it began, nothing is deleted until a pair is complete again.
+//  1. The thing is surplus: Actual lists it, and Desired, called after Actual, does not.
+//  2. Both listings are complete: they returned no error, and their context had not ended when
+//     they returned. After a listing that failed, nothing is deleted until the next complete
+//     pair.
+//  3. The pair is not rejected. It is rejected if more things than MaxDeleted allows are newly
+//     surplus. If no existing thing would stay desired, one newly surplus thing is enough. A
+//     thing is newly surplus until an accepted pair has shown it as surplus. If it is desired
+//     again, the next time is new. While pairs are rejected, nothing that is newly surplus is
+//     deleted. Creations and corrections go on, and so do deletions of things that met
+//     condition 4 before. An operator can allow the rejected deletions with [Set.Accept].
+//  4. The thing was surplus for DeleteAfter: in two accepted pairs that are at least
+//     DeleteAfter apart, and in each accepted pair between them. For a deletion that an operator
+//     has allowed, rejected pairs count too, also those before Accept.
+//  5. Lookup agrees: just before the deletion, it says that the thing is not desired.
+//  6. No listing hangs. If a listing has not returned when its context ends, ten Periods
+//     after it began, nothing is deleted until the next complete pair.
 //
-// Not checked: only one process at a time may run the Set. Of several processes, let a leader
-// run it. A second one, which knows an older desired state, deletes the things that the first
+// Not checked: only one process at a time may run the Set. If there are several processes,
+// let a leader run it. A second one, which knows an older desired state, deletes the things that the first
 // one creates.
 //
 // Not guarded:
@@ -72,19 +73,19 @@ import (
 //   - Two spellings of a key. The thing is deleted and created again and again. Run warns
 //     when a key is deleted, is not listed, and is deleted again within an hour or within
 //     twice DeleteAfter.
-//   - A key that is used again. If another client has replaced a surplus thing since the
+//   - A key that now is that of another thing. If another client has replaced a surplus thing since the
 //     last pair, Delete is called all the same, so let it compare the IDs.
-//   - A slow listing. Meanwhile deletions rely on the pair before it, for up to twenty Periods.
+//   - A slow listing. While Actual and Desired are listed, up to ten Periods each, deletions rely
+//     on the pair before.
 //
 // Desired, Actual, Ensure and Delete are required, and for Run also Period; the zero value of
-// every other field works. Set at least a Timeout, see Reconciler. Fields must not be changed
-// after the first call. All methods may be called from any goroutine. The Set calls your
+// every other field works. Set at least the Timeout of Reconciler. Fields must not be changed
+// after the first call of a method. All methods may be called from any goroutine. The Set calls your
 // functions from several goroutines.
 type Set[K comparable, D, A any] struct {
-	// Queue gets the keys of the things to correct. A [reconcile.Reconciler] of the same
-	// Queue runs them with the method Reconcile as its function. Nil means that Run makes a
-	// queue, and runs the items itself. Set Queue for lanes, or for a queue that several
-	// Sets use.
+	// Queue gets the keys of the things to correct. To run them, give a [reconcile.Reconciler]
+	// the same Queue, and [Set.Reconcile] as its function. Nil means that Run makes a queue, and
+	// runs the items itself. Set Queue for lanes, or for a queue that several Sets use.
 	Queue reconcile.Enqueuer[K]
 
 	// Desired lists the desired things, under the same keys as Actual. It is called after
@@ -102,40 +103,39 @@ type Set[K comparable, D, A any] struct {
 
 	// InSync reports whether a thing is in its desired state, as far as the listings show.
 	// Nil means that a thing is ensured when its desired or its actual value is new or has
-	// changed.
-	// If Ensure fails, the thing is ensured again.
+	// changed, and again if Ensure failed.
 	InSync func(desired D, actual A) bool
 
 	// Ensure creates a thing, or corrects it. It must check first, and be idempotent. It returns
 	// what a reconcile function returns, such as [reconcile.Terminal]. If new things are listed
-	// late, Ensure returns [reconcile.RequeueWithin] until the provider lists the thing. For that,
-	// Ensure must ask the provider, because [Set.Listed] does not change during Apply.
+	// late, Ensure asks the provider, and returns [reconcile.RequeueWithin] until the provider
+	// lists the thing. [Set.Listed] changes only with the next pair, and not at all during Apply.
 	Ensure func(ctx context.Context, key K, desired D) error
 
-	// Delete deletes a thing, and returns nil if it does not exist. Otherwise it returns what
+	// Delete deletes a thing. It returns nil if the thing does not exist, and for the rest what
 	// a reconcile function returns. The argument actual is the thing as it was listed, so that
 	// Delete can name it by its ID, and does not delete another thing that has this key now.
 	Delete func(ctx context.Context, key K, actual A) error
 
 	// Absent reports whether the desired state of a thing is that it does not exist. A source
 	// that knows which things must be deleted keeps them in Desired, with a mark that Absent
-	// reports. A marked thing is deleted when two complete pairs in a row say so, of which the
-	// second begins at least half a Period after the end of the first. Of the conditions, only
-	// 2, 5 and the Lookup of 3 apply to it: it is not deleted if Lookup says that it is desired
-	// and not Absent. With a MaxDeleted below 0, it counts as not desired, and all conditions
-	// apply. Nil means that no thing is marked. Absent must be false for the zero D, a pointer
-	// to a zero value, and an empty map or slice. Or else one fault in decoding deletes all.
+	// reports. A marked thing is deleted when two complete pairs in a row show the mark. The
+	// second pair must begin at least half a Period after the end of the first. Of the conditions,
+	// only 2, 5 and 6 apply. With a MaxDeleted below 0, the thing counts as surplus, and all
+	// conditions apply. Nil means that no thing is marked. Absent must be false for the zero D, a
+	// pointer to a zero value, and an empty map or slice: otherwise one fault in decoding would
+	// delete everything.
 	Absent func(desired D) bool
 
 	// Lookup returns the desired state of one thing now, and whether it is desired. It is called
-	// before Ensure, which gets the returned value, and before Delete, as one more guard. If
-	// Lookup fails, neither is called, and the run is retried. Lookup must ask for the one
-	// thing, by its ID: a Lookup that reads the listing again protects nothing. If a missing
-	// record may be a mistake, or if the provider also answers 404 to a client without
-	// permission, return an error for it. Last is the last listed desired state, or the zero D
-	// if that is unknown, such as after a restart; a Lookup that needs it must then return an
-	// error. A nil Lookup means that the listings decide, and that after an event Ensure gets
-	// the value that was listed last.
+	// before Ensure, which gets the returned value, and before Delete (5). If Lookup fails,
+	// neither is called. The run is then retried, if a listing has the thing. Lookup must ask for
+	// the one thing, by its ID: a Lookup that reads the listing again protects nothing. If a
+	// missing record may be a mistake, return an error for it. Do so always if the source answers
+	// 404 to a client without permission. Last is the last listed desired state. It is the zero D if that is unknown,
+	// such as after a restart; a Lookup that needs it must then return an error. A nil Lookup
+	// means that the listings decide, and that after an event Ensure gets the value that was
+	// listed last.
 	Lookup func(ctx context.Context, key K, last D) (desired D, ok bool, err error)
 
 	// Reconciler says how Run runs the items if Queue is nil: Workers, Timeout, Grace, Admit,
@@ -152,19 +152,19 @@ type Set[K comparable, D, A any] struct {
 	// Jitter makes each Period longer or shorter at random, see [reconcile.Poller].
 	Jitter float64
 
-	// Resync is how often things in sync are ensured too: a share of them each Period, the
-	// same keys in the same order in each process. 0 means an hour, less than 0 never. The
-	// interval begins with Run: a process that restarts more often than that never ensures
-	// some of the things in sync.
+	// Resync is how often each thing in sync is ensured too: a share of them each Period, in an
+	// order that depends on the keys alone. 0 means an hour, less than 0 never. The interval
+	// begins with Run: a process that restarts more often than that never ensures some of the
+	// things in sync.
 	Resync time.Duration
 
-	// DeleteAfter is how long all accepted pairs of listings must have lacked a thing before
-	// it is deleted: from the end of the first of these pairs to the start of the last. 0
-	// means five Periods, or five minutes if Period is 0. Less than 0 means that one pair
-	// is enough.
+	// DeleteAfter is how long all accepted pairs of listings must have shown a thing as surplus
+	// before it is deleted: from the end of the first of these pairs to the start of the last.
+	// 0 means five Periods, or five minutes if Period is 0. Less than 0 means that one pair is
+	// enough.
 	DeleteAfter time.Duration
 
-	// MaxDeleted is how many things may newly be surplus: a fraction, 0 to 1, of the things that
+	// MaxDeleted is how many things may be newly surplus: a fraction, 0 to 1, of the things that
 	// Actual lists, rounded up. 0 means a tenth. 1 means no limit, even if nothing would be left.
 	// Less than 0 means that Accept must allow each deletion, even of things that are Absent.
 	MaxDeleted float64
@@ -195,6 +195,7 @@ type Set[K comparable, D, A any] struct {
 // kept: a desired value that has changed since then is an event. Until both sides have been
 // listed completely, items wait. If Actual fails for five Periods from the start, the
 // desired things are ensured without it.
+//
 // After Run has returned, no deletion begins. A call of Delete in flight goes on. A
 // listing that fails is retried as [reconcile.Poller] says. A rejection is no failure: the
 // first, second, fourth … in a row is logged, and the next pair is listed a Period later.
@@ -340,10 +341,10 @@ func (s *Set[K, D, A]) Reconcile(ctx context.Context, key K) (err error) {
 	if _, exists := k.actual[key]; !isListed && !exists && (s.Lookup == nil || err != nil) {
 		return s.unknown(k, key, last, err)
 	}
-	if err != nil { // 3
+	if err != nil { // 5
 		return fmt.Errorf("look up the desired state: %w", err)
 	}
-	if ctx.Err() != nil { // 3: a Lookup over pages may have stopped because of that, without an error
+	if ctx.Err() != nil { // 5: a Lookup over pages may have stopped because of that, without an error
 		return context.Cause(ctx)
 	}
 	absent := ok && s.absent(desired)

@@ -7,8 +7,12 @@ package postgres
 
 import (
 	"context"
+	"errors"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -362,5 +366,40 @@ func TestHoldsItemsWhoseProcessesDie(t *testing.T) {
 	die(0)
 	if got := s.row(); got != "ready" {
 		t.Errorf("the item of a leader is %s, want ready", got)
+	}
+}
+
+// TestRowsGuide runs the statements of docs/guides/rows.md. A row is written only if it is as it
+// was read. Of two transactions that reserve at once, one waits, and counts what the other wrote.
+func TestRowsGuide(t *testing.T) {
+	page, err := os.ReadFile("../../docs/guides/rows.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllSubmatch(page, -1)
+	lock, reserve, _ := strings.Cut(string(blocks[2][1]), ";\n")
+	p := pgtest.Pool(t, pgtest.New(t).URL())
+	exec(t, p, string(blocks[0][1])+"INSERT INTO scan (id) VALUES ('a'), ('b'), ('c')")
+	start := func(id string) []any { return []any{id, "running", time.Now(), true, "pending", false} }
+	for _, want := range []int64{1, 0} {
+		if n := exec(t, p, string(blocks[1][1]), start("a")...); n != want {
+			t.Errorf("put has written %d rows, want %d", n, want)
+		}
+	}
+	first, later, ended := begin(t, p), begin(t, p), make(chan error)
+	exec(t, first, lock)
+	if n := exec(t, first, reserve, start("b")...); n != 1 {
+		t.Errorf("reserve has written %d rows, want 1", n)
+	}
+	go func() {
+		_, err := later.Exec(t.Context(), lock)
+		ended <- err
+	}()
+	until(t, p, true, "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)")
+	if err := errors.Join(first.Commit(t.Context()), next(t, ended)); err != nil {
+		t.Fatal(err)
+	}
+	if n := exec(t, later, reserve, start("c")...); n != 0 {
+		t.Errorf("a third row has reserved a machine")
 	}
 }

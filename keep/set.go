@@ -40,19 +40,20 @@ import (
 // A Set keeps things, each with a key, in their desired state. Each Period, Run lists
 // Actual and then Desired: a pair of listings. It calls Ensure for the things that differ, and
 // Delete for those that are not desired. A pair is complete if it meets condition 2, and
-// accepted if it also meets condition 3. A thing is deleted only if all of this holds, with
-// exceptions for one that is Absent:
+// accepted if it also meets condition 3. For a thing that is Absent, only 2, 5 and 6 have to
+// hold. Any other thing is deleted only if all of this holds:
 //
 //  1. The thing is surplus: Actual lists it, and Desired, called after Actual, does not.
 //  2. Both listings are complete: they returned no error, and their context had not ended when
 //     they returned. After a listing that failed, nothing is deleted until the next complete
 //     pair.
 //  3. The pair is not rejected. It is rejected if more things than MaxDeleted allows are newly
-//     surplus. If no existing thing would stay desired, one newly surplus thing is enough. A
-//     thing is newly surplus until an accepted pair has shown it as surplus. If it is desired
-//     again, the next time is new. While pairs are rejected, nothing that is newly surplus is
-//     deleted. Creations and corrections go on, and so do deletions of things that met
-//     condition 4 before. An operator can allow the rejected deletions with [Set.Accept].
+//     surplus. If no existing thing would stay desired, one newly surplus thing is enough for
+//     a rejection. A thing is newly surplus until an accepted pair has shown it as surplus, or
+//     an operator has allowed its deletion with [Set.Accept]. If it becomes desired again,
+//     and then surplus once more, it is newly surplus again. While pairs are rejected, nothing
+//     that is newly surplus is deleted. Creations and corrections go on, and so do deletions of
+//     things that met condition 4 before.
 //  4. The thing was surplus for DeleteAfter: in two accepted pairs that are at least
 //     DeleteAfter apart, and in each accepted pair between them. For a deletion that an operator
 //     has allowed, rejected pairs count too, also those before Accept.
@@ -60,9 +61,9 @@ import (
 //  6. No listing hangs. If a listing has not returned when its context ends, ten Periods
 //     after it began, nothing is deleted until the next complete pair.
 //
-// Not checked: only one process at a time may run the Set. If there are several processes,
-// let a leader run it. A second one, which knows an older desired state, deletes the things that the first
-// one creates.
+// Not checked: only one process at a time may run the Set. If there are several processes, let a
+// leader run it. A second one with an older desired state may delete the things that the first one
+// creates.
 //
 // Not guarded:
 //
@@ -71,28 +72,28 @@ import (
 //   - Creations. If Actual is empty or lacks things by mistake, the Set ensures each thing that
 //     Actual lacks, so Ensure must check first.
 //   - Two spellings of a key. The thing is deleted and created again and again. Run warns
-//     when a key is deleted, is not listed, and is deleted again within an hour or within
-//     twice DeleteAfter.
-//   - A key that now is that of another thing. If another client has replaced a surplus thing since the
-//     last pair, Delete is called all the same, so let it compare the IDs.
+//     when a key is deleted, is not listed, and is deleted again within an hour, or within
+//     twice DeleteAfter if that is longer.
+//   - A replaced thing. If another client has replaced a surplus thing since the last pair,
+//     Delete is called all the same, so let it compare the IDs.
 //   - A slow listing. While Actual and Desired are listed, up to ten Periods each, deletions rely
 //     on the pair before.
 //
 // Desired, Actual, Ensure and Delete are required, and for Run also Period; the zero value of
 // every other field works. Set at least the Timeout of Reconciler. Fields must not be changed
-// after the first call of a method. All methods may be called from any goroutine. The Set calls your
-// functions from several goroutines.
+// after the first call of a method. All methods may be called from any goroutine. The Set
+// calls your functions from several goroutines.
 type Set[K comparable, D, A any] struct {
-	// Queue gets the keys of the things to correct. To run them, give a [reconcile.Reconciler]
-	// the same Queue, and [Set.Reconcile] as its function. Nil means that Run makes a queue, and
-	// runs the items itself. Set Queue for lanes, or for a queue that several Sets use.
+	// Queue gets the keys of the things to correct. To run them, give a [reconcile.Reconciler] the
+	// same Queue, and [Set.Reconcile] as its function. Nil means that Run runs the items itself, with
+	// the queue of Reconciler or one of its own. Lanes need a Queue, and Sets that share one.
 	Queue reconcile.Enqueuer[K]
 
-	// Desired lists the desired things, under the same keys as Actual. It is called after
-	// Actual, and may use the result of Actual. A value that is not [reflect.DeepEqual] to the
-	// one listed before is an event, unless InSync says that the thing is in sync. Return new
-	// maps and values. If you change a value in place, the Set compares it with itself, and
-	// sees no change. Without an InSync, values that always change, such as a time of the last
+	// Desired lists the desired things, under the same keys as Actual. It is called after Actual, and
+	// may use the result of Actual. If a value differs from the one listed before, by
+	// [reflect.DeepEqual], the Set enqueues the key, unless InSync says that the thing is in sync.
+	// Return new maps and values. If you change a value in place, the Set compares it with itself,
+	// and sees no change. Without an InSync, values that always change, such as a time of the last
 	// contact, do not belong in D.
 	Desired func(ctx context.Context) (map[K]D, error)
 
@@ -109,7 +110,7 @@ type Set[K comparable, D, A any] struct {
 	// Ensure creates a thing, or corrects it. It must check first, and be idempotent. It returns
 	// what a reconcile function returns, such as [reconcile.Terminal]. If new things are listed
 	// late, Ensure asks the provider, and returns [reconcile.RequeueWithin] until the provider
-	// lists the thing. [Set.Listed] changes only with the next pair, and not at all during Apply.
+	// lists the thing. It does not ask [Set.Listed], which does not change during Apply.
 	Ensure func(ctx context.Context, key K, desired D) error
 
 	// Delete deletes a thing. It returns nil if the thing does not exist, and for the rest what
@@ -117,24 +118,23 @@ type Set[K comparable, D, A any] struct {
 	// Delete can name it by its ID, and does not delete another thing that has this key now.
 	Delete func(ctx context.Context, key K, actual A) error
 
-	// Absent reports whether the desired state of a thing is that it does not exist. A source
-	// that knows which things must be deleted keeps them in Desired, with a mark that Absent
-	// reports. A marked thing is deleted when two complete pairs in a row show the mark. The
-	// second pair must begin at least half a Period after the end of the first. Of the conditions,
-	// only 2, 5 and 6 apply. With a MaxDeleted below 0, the thing counts as surplus, and all
-	// conditions apply. Nil means that no thing is marked. Absent must be false for the zero D, a
-	// pointer to a zero value, and an empty map or slice: otherwise one fault in decoding would
-	// delete everything.
+	// Absent reports whether the desired state of a thing is that it does not exist. A source that
+	// knows which things must be deleted keeps them in Desired, with a mark that Absent reports. A
+	// marked thing is deleted when two complete pairs in a row show the mark. In Run, the second pair
+	// must begin at least half a Period after the end of the first. Of the conditions, only 2, 5 and
+	// 6 apply. With a MaxDeleted below 0, the thing counts as surplus, and all conditions apply. Nil
+	// means that no thing is marked. Absent must be false for the zero D, a pointer to a zero value,
+	// and an empty map or slice: otherwise one fault in decoding would delete everything.
 	Absent func(desired D) bool
 
 	// Lookup returns the desired state of one thing now, and whether it is desired. It is called
-	// before Ensure, which gets the returned value, and before Delete (5). If Lookup fails,
-	// neither is called. The run is then retried, if a listing has the thing. Lookup must ask for
-	// the one thing, by its ID: a Lookup that reads the listing again protects nothing. If a
-	// missing record may be a mistake, return an error for it. Do so always if the source answers
-	// 404 to a client without permission. Last is the last listed desired state. It is the zero D if that is unknown,
-	// such as after a restart; a Lookup that needs it must then return an error. A nil Lookup
-	// means that the listings decide, and that after an event Ensure gets the value that was
+	// before Ensure, which gets the returned value, and before Delete (5). If Lookup fails, neither
+	// is called. The run is then retried, if a listing has the thing. Lookup must ask for the one
+	// thing, by its ID: a Lookup that reads the listing again protects nothing. If a missing record
+	// may be a mistake, return an error for it. Do so always if the source answers 404 to a client
+	// without permission. Last is the last listed desired state. It is the zero D if that is
+	// unknown, such as after a restart; a Lookup that needs it must then return an error. A nil
+	// Lookup means that the listings decide, and that after an event Ensure gets the value that was
 	// listed last.
 	Lookup func(ctx context.Context, key K, last D) (desired D, ok bool, err error)
 
@@ -146,14 +146,15 @@ type Set[K comparable, D, A any] struct {
 	Reconciler *reconcile.Reconciler[K]
 
 	// Period is the time from the start of one pair of listings to that of the next, at
-	// least a millisecond. The context of a listing ends after ten Periods.
+	// least a millisecond. After a pair that took longer, the next one begins a Period after its
+	// end. The context of a listing ends after ten Periods.
 	Period time.Duration
 
 	// Jitter makes each Period longer or shorter at random, see [reconcile.Poller].
 	Jitter float64
 
-	// Resync is how often each thing in sync is ensured too: a share of them each Period, in an
-	// order that depends on the keys alone. 0 means an hour, less than 0 never. The interval
+	// Resync is how often a thing in sync is ensured too. The things are spread over the Periods,
+	// in an order that depends on the keys alone. 0 means an hour, less than 0 never. The interval
 	// begins with Run: a process that restarts more often than that never ensures some of the
 	// things in sync.
 	Resync time.Duration

@@ -40,8 +40,8 @@ import (
 // A Set keeps things, each with a key, in their desired state. Each Period, Run lists
 // Actual and then Desired: a pair of listings. It calls Ensure for the things that differ, and
 // Delete for those that are not desired. A pair is complete if it meets condition 2, and
-// accepted if it also meets condition 3. For a thing that is Absent, only 2, 5 and 6 have to
-// hold. Any other thing is deleted only if all of this holds:
+// accepted if it also meets condition 3. A thing that is marked for deletion, see
+// Absent, needs fewer conditions. Any other thing is deleted only if all of this holds:
 //
 //  1. The thing is surplus: Actual lists it, and Desired, called after Actual, does not.
 //  2. Both listings are complete: they returned no error, and their context had not ended when
@@ -62,8 +62,8 @@ import (
 //     after it began, nothing is deleted until the next complete pair.
 //
 // Not checked: only one process at a time may run the Set. If there are several processes, let a
-// leader run it. A second one with an older desired state may delete the things that the first one
-// creates.
+// leader run it. A second process with an older desired state may delete the things that the first
+// one creates.
 //
 // Not guarded:
 //
@@ -72,8 +72,8 @@ import (
 //   - Creations. If Actual is empty or lacks things by mistake, the Set ensures each thing that
 //     Actual lacks, so Ensure must check first.
 //   - Two spellings of a key. The thing is deleted and created again and again. Run warns
-//     when a key is deleted, is not listed, and is deleted again within an hour, or within
-//     twice DeleteAfter if that is longer.
+//     if a deleted key becomes surplus anew, and is deleted again within an hour or within twice
+//     DeleteAfter, whichever is longer.
 //   - A replaced thing. If another client has replaced a surplus thing since the last pair,
 //     Delete is called all the same, so let it compare the IDs.
 //   - A slow listing. While Actual and Desired are listed, up to ten Periods each, deletions rely
@@ -84,9 +84,10 @@ import (
 // after the first call of a method. All methods may be called from any goroutine. The Set
 // calls your functions from several goroutines.
 type Set[K comparable, D, A any] struct {
-	// Queue gets the keys of the things to correct. To run them, give a [reconcile.Reconciler] the
-	// same Queue, and [Set.Reconcile] as its function. Nil means that Run runs the items itself, with
-	// the queue of Reconciler or one of its own. Lanes need a Queue, and Sets that share one.
+	// Queue gets the keys of the things to correct, as its items. To run them, give a
+	// [reconcile.Reconciler] the same Queue, and [Set.Reconcile] as its function. Nil means that Run
+	// runs the items itself, with the queue of Reconciler or one of its own. Lanes need a Queue. So
+	// do Sets that share one.
 	Queue reconcile.Enqueuer[K]
 
 	// Desired lists the desired things, under the same keys as Actual. It is called after Actual, and
@@ -107,10 +108,10 @@ type Set[K comparable, D, A any] struct {
 	// changed, and again if Ensure failed.
 	InSync func(desired D, actual A) bool
 
-	// Ensure creates a thing, or corrects it. It must check first, and be idempotent. It returns
-	// what a reconcile function returns, such as [reconcile.Terminal]. If new things are listed
-	// late, Ensure asks the provider, and returns [reconcile.RequeueWithin] until the provider
-	// lists the thing. It does not ask [Set.Listed], which does not change during Apply.
+	// Ensure creates a thing, or corrects it. It must check first, and be idempotent. It returns what
+	// a reconcile function returns, such as [reconcile.Terminal]. If the provider lists new things
+	// late, let Ensure ask it for the thing, and return [reconcile.RequeueWithin] until the thing is
+	// listed. Do not ask [Set.Listed] there: it does not change during Apply.
 	Ensure func(ctx context.Context, key K, desired D) error
 
 	// Delete deletes a thing. It returns nil if the thing does not exist, and for the rest what
@@ -192,13 +193,11 @@ type Set[K comparable, D, A any] struct {
 // a [supervise.Group] would: no run starts after the listing has returned, or after a
 // second. Runs in flight have their Grace.
 //
-// Run begins as a new process does, without the listings of an earlier Run. One thing is
-// kept: a desired value that has changed since then is an event. Until both sides have been
-// listed completely, items wait. If Actual fails for five Periods from the start, the
-// desired things are ensured without it.
-//
-// After Run has returned, no deletion begins. A call of Delete in flight goes on. A
-// listing that fails is retried as [reconcile.Poller] says. A rejection is no failure: the
+// Run begins as a new process does, without the listings of an earlier Run. One thing is kept: a
+// desired value that has changed since then is an event. Until both sides have been listed
+// completely, items wait. If Actual fails for five Periods from the start, the desired things are
+// ensured without it. After Run has returned, no deletion begins. A call of Delete in flight goes
+// on. A listing that fails is retried as [reconcile.Poller] says. A rejection is no failure: the
 // first, second, fourth … in a row is logged, and the next pair is listed a Period later.
 func (s *Set[K, D, A]) Run(ctx context.Context) error {
 	if err := s.check(true); err != nil {

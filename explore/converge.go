@@ -168,10 +168,7 @@ func (p *play) awaitRest() {
 			return
 		}
 		p.recheckAt = next
-		p.mu.Unlock()
-		p.pass(next)
-		left := p.workLeft()
-		p.mu.Lock()
+		left := p.workLeftLocked(next)
 		switch {
 		case left != "":
 			p.changedLocked(left)
@@ -182,17 +179,17 @@ func (p *play) awaitRest() {
 	}
 }
 
-// workLeft returns the work that the living processes still have, "" if none.
-func (p *play) workLeft() string {
+// workLeftLocked lets the time pass until then, and returns the work that the living processes
+// still have, "" if none. It gives up the lock, also if the scenario panics meanwhile.
+func (p *play) workLeftLocked(until time.Duration) string {
+	p.mu.Unlock()
+	defer p.mu.Lock()
+	p.pass(until)
 	for _, s := range p.slots {
-		p.mu.Lock()
-		asks := slices.Clone(s.process.unfinished)
-		dead := s.process.dead
-		p.mu.Unlock()
-		if dead {
+		if p.over(s.process) {
 			continue
 		}
-		for _, ask := range asks {
+		for _, ask := range s.process.unfinished {
 			if left := ask(); left != "" {
 				return left
 			}

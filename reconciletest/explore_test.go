@@ -379,12 +379,18 @@ func TestPanics(t *testing.T) {
 		"the scenario panicked: boom\ngo": func(s *Scenario[string, *shop]) {
 			s.Steps = func(s *Environment[string], _ *shop) { s.Advance(time.Second); boom() }
 		},
-		"the scenario panicked: boom\ngor":  func(s *Scenario[string, *shop]) { s.State = func(*shop) string { panic("boom") } },
-		"the scenario panicked: boom\ngoro": func(s *Scenario[string, *shop]) { s.Invariant = func(*shop) error { panic("boom") } },
-		"the scenario panicked: boom\ngorou": func(s *Scenario[string, *shop]) {
-			s.Final = func(*shop) error { panic("boom") }
+		"the scenario panicked: boom\ngor": func(s *Scenario[string, *shop]) { s.State = func(*shop) string { panic("boom") } },
+		"the scenario panicked: boom\ngoro": func(s *Scenario[string, *shop]) { // after Steps
+			s.Steps = func(_ *Environment[string], w *shop) { w.ready.Store(true) }
+			s.Invariant = func(w *shop) error {
+				if w.ready.Load() {
+					boom()
+				}
+				return nil
+			}
 		},
-		"Close panicked: boom\n": func(s *Scenario[string, *shop]) { s.Close = func(*shop) { boom() } },
+		"the scenario panicked: boom\ngorou": func(s *Scenario[string, *shop]) { s.Final = func(*shop) error { panic("boom") } },
+		"Close panicked: boom\n":             func(s *Scenario[string, *shop]) { s.Close = func(*shop) { boom() } },
 		"call fall panicked: boom\n": func(s *Scenario[string, *shop]) {
 			s.Start = startWith(func(c client) work {
 				return func(ctx context.Context, _ string) error {
@@ -408,12 +414,8 @@ func TestPanics(t *testing.T) {
 		"Start panicked: reconciletest: Advance is called in a process of Explore; what happens is up to Steps and its Environment\n": func(s *Scenario[string, *shop]) {
 			s.Start = func(env *Env[string], _ *shop) { env.Advance(time.Second) }
 		},
-		"the scenario called runtime.Goexit": func(s *Scenario[string, *shop]) {
-			s.Steps = func(*Environment[string], *shop) { runtime.Goexit() }
-		},
-		"Start called runtime.Goexit": func(s *Scenario[string, *shop]) {
-			s.Start = func(*Env[string], *shop) { runtime.Goexit() }
-		},
+		"the scenario called runtime.Goexit": func(s *Scenario[string, *shop]) { s.Steps = func(*Environment[string], *shop) { runtime.Goexit() } },
+		"Start called runtime.Goexit":        func(s *Scenario[string, *shop]) { s.Start = func(*Env[string], *shop) { runtime.Goexit() } },
 		"call fall called runtime.Goexit": func(s *Scenario[string, *shop]) {
 			s.Start = startWith(func(c client) work {
 				return func(ctx context.Context, _ string) error {

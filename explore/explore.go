@@ -935,7 +935,7 @@ func patternsOf(first, second []point) []pattern {
 				match += regexp.QuoteMeta(head) + `[\pL\pN_-]+` + regexp.QuoteMeta(tail)
 			}
 			if text != p.what {
-				patterns[text] = pattern{text, regexp.MustCompile(match + "$")}
+				patterns[text] = pattern{text, regexp.MustCompile(string([]rune(match)) + "$")} // a name may be no UTF-8
 			}
 		}
 		return patterns

@@ -171,7 +171,7 @@ func generating(c client) func(context.Context) error {
 		}
 		for name := range c.desired {
 			if i := slices.IndexFunc(have, func(h string) bool { return strings.HasPrefix(h, name+"-") }); i < 0 {
-				id := fmt.Sprintf("%s-%x%s%x", name, rand.Uint64(), []string{"-", "_", ""}[rand.IntN(3)], rand.Uint64())
+				id := fmt.Sprintf("%s-%x%s%x\xff", name, rand.Uint64(), []string{"-", "_", ""}[rand.IntN(3)], rand.Uint64())
 				if err := c.Do(ctx, "create "+id, func() error { c.things[id] = "1"; return nil }); err != nil {
 					return err
 				}
@@ -283,7 +283,7 @@ func TestGeneratedNames(t *testing.T) {
 	if all := patternsOf([]point{{place: place{what: "GET /a"}}, {place: place{what: "HEAD /nonce"}}}, []point{{place: place{what: "GET /a"}}}); len(all) > 0 {
 		t.Errorf("a call that one play makes by chance has the pattern %v", all)
 	}
-	if _, failure := played(t, s, "call create a-* #1: dies after"); failure != "" {
+	if _, failure := played(t, s, "call create a-*\xff #1: dies after"); failure != "" {
 		t.Errorf("a generated name in Replay fails with %q", failure)
 	}
 }

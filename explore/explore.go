@@ -317,11 +317,8 @@ type single struct {
 	next  []injection
 }
 
-// injected is the text of an injection, and anyTime that without the number of its call.
-var (
-	injected = regexp.MustCompile(`(?s)^((call|event) .*) #(\d{1,9}): (.+)$`)
-	anyTime  = regexp.MustCompile(`(?s)^((call|event) .*)(): (.+)$`)
-)
+// placed is the text of a place, with its number or without.
+var placed = regexp.MustCompile(`(?s)^((call|event) .*?)(?: #(\d{1,9}))?$`)
 
 func newExplorer[W any](t *testing.T, s Scenario[W]) (*explorer, error) {
 	wrong := ""
@@ -372,17 +369,20 @@ func newExplorer[W any](t *testing.T, s Scenario[W]) (*explorer, error) {
 	parse := func(field string, texts []string) plan {
 		p := plan{}
 		for _, text := range texts {
-			m := injected.FindStringSubmatch(text)
-			if m == nil && field == "Known" {
-				m = anyTime.FindStringSubmatch(text)
+			var fault Fault
+			for _, f := range known { // the name of one may end with that of another
+				if len(f) > len(fault) && strings.HasSuffix(text, ": "+string(f)) {
+					fault = f
+				}
 			}
-			if m == nil || !slices.Contains(known, Fault(m[4])) ||
-				!slices.Contains(s.CustomFaults, Fault(m[4])) && (m[2] == "event") != slices.Contains(faultsOf[onEvent], Fault(m[4])) {
+			m := placed.FindStringSubmatch(strings.TrimSuffix(text, ": "+string(fault)))
+			if m == nil || fault == "" || m[3] == "" && field != "Known" ||
+				!slices.Contains(s.CustomFaults, fault) && (m[2] == "event") != slices.Contains(faultsOf[onEvent], fault) {
 				wrong = fmt.Sprintf(`%s has %q, want a fault as a failure prints it, such as "call create a #1: fails"`, field, text)
 				break
 			}
 			nth, _ := strconv.Atoi(m[3]) // 0 is any
-			p = append(p, injection{place{m[1], nth}, Fault(m[4])})
+			p = append(p, injection{place{m[1], nth}, fault})
 		}
 		return p
 	}

@@ -192,8 +192,8 @@ func ajar(own ...Fault) Scenario[*shelf] {
 				return err
 			}
 			return c.DoOr(ctx, "put a", func() error { c.things["a"] = c.desired["a"]; return nil }, map[Fault]func() error{
-				"breaks": func() error { c.things["b"] = "broken"; return errBoom },
-				"never":  func() error { panic("it is not listed") },
+				"500 #1: breaks": func() error { c.things["b"] = "broken"; return errBoom },
+				"never":          func() error { panic("it is not listed") },
 			})
 		}
 	})
@@ -214,9 +214,9 @@ func TestCustomFaults(t *testing.T) {
 		want         string
 	}{
 		{nil, nil, ""},
-		{[]Fault{"breaks", "falls"}, []Fault{"breaks", "falls"}, ""},
-		{[]Fault{"breaks", "falls"}, []Fault{"falls"}, "call put a #1: breaks"},
-		{[]Fault{"breaks", "falls"}, []Fault{"breaks"}, "event wind #1: falls"},
+		{[]Fault{"500 #1: breaks", "falls"}, []Fault{"500 #1: breaks", "falls"}, ""},
+		{[]Fault{"500 #1: breaks", "falls"}, []Fault{"falls"}, "call put a #1: 500 #1: breaks"},
+		{[]Fault{"500 #1: breaks", "falls"}, []Fault{"500 #1: breaks"}, "event wind #1: falls"},
 	} {
 		s := ajar(test.own...)
 		s.Without, s.Plans = test.without, 1
@@ -235,16 +235,16 @@ func TestCustomFaults(t *testing.T) {
 			t.Errorf("%s, played again, is %q, want %q", test.want, failure, r.Found.Failure)
 		}
 	}
-	if journal, _ := played(t, ajar("breaks"), "call put a #1: breaks"); !slices.Contains(journal, "0s call put a: boom  <== breaks") || slices.Contains(journal, "0s call put a: boom") {
+	if journal, _ := played(t, ajar("500 #1: breaks"), "call put a #1: 500 #1: breaks"); !slices.Contains(journal, "0s call put a: boom  <== 500 #1: breaks") || slices.Contains(journal, "0s call put a: boom") {
 		t.Errorf("the journal is %q, want the fault and its error", journal)
 	}
 	s := plain() // whose put names nothing
-	s.CustomFaults = []Fault{"breaks"}
-	if _, failure := played(t, s, "call put a #1: breaks"); failure != `a fault of Replay does not come any more: "call put a #1: breaks"` {
+	s.CustomFaults = []Fault{"500 #1: breaks"}
+	if _, failure := played(t, s, "call put a #1: 500 #1: breaks"); failure != `a fault of Replay does not come any more: "call put a #1: 500 #1: breaks"` {
 		t.Errorf("where a call does not name it, it is %q", failure)
 	}
 
-	s = ajar("breaks", "falls")
+	s = ajar("500 #1: breaks", "falls")
 	s.State = func(w *shelf) string { return w.things["a"] } // and what broke is no matter
 	s.Plans = 800
 	came := map[string]int{}
@@ -262,7 +262,7 @@ func TestCustomFaults(t *testing.T) {
 	if r := search(t, s); r.Singles == 0 || r.Pairs == 0 {
 		t.Errorf("with its own faults alone it plays %v, want pairs", r)
 	}
-	for _, want := range []string{"1 faults, 0: breaks", "1 faults, 0: falls", "2 faults, 0: falls", "2 faults, 1: breaks"} {
+	for _, want := range []string{"1 faults, 0: 500 #1: breaks", "1 faults, 0: falls", "2 faults, 0: falls", "2 faults, 1: 500 #1: breaks"} {
 		if came[want] == 0 {
 			t.Errorf("%s never came, of %v", want, came)
 		}

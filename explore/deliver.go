@@ -333,9 +333,9 @@ func (p *play) deliverLocked(d delivery) func() {
 	if i.fault == Late || i.fault == Twice {
 		p.events = append(p.events, delivery{event: d.event, what: d.what, process: d.process, at: d.at + lateness, decided: true})
 	}
-	switch happens := d.own[i.fault]; {
-	case happens != nil && slices.Contains(p.own, i.fault):
-		return happens
+	switch {
+	case slices.Contains(p.own, i.fault):
+		return func() { d.own[i.fault]() } // which panics if it is nil
 	case i.fault == Late || i.fault == Lost:
 		return nothing
 	}
@@ -492,8 +492,8 @@ func (p *play) grantLocked(r *request) func() {
 	}
 	r.injection = p.decideLocked(r.what, point{kind: r.kind, ends: left < p.within, own: ownOf(p.explorer, r.own)})
 	r.point = len(p.outcome.points) - 1
-	if happens := r.own[r.fault]; happens != nil && slices.Contains(p.own, r.fault) {
-		r.effect, r.lasts = happens, lateness
+	if slices.Contains(p.own, r.fault) {
+		r.effect, r.lasts = r.own[r.fault], lateness
 	}
 	switch r.fault {
 	case "", Stale, StaleWatch: // if it was another

@@ -193,6 +193,7 @@ func ajar(own ...Fault) Scenario[*shelf] {
 			}
 			return c.DoOr(ctx, "put a", func() error { c.things["a"] = c.desired["a"]; return nil }, map[Fault]func() error{
 				"500 #1: breaks": func() error { c.things["b"] = "broken"; return errBoom },
+				"nil":            nil,
 				"never":          func() error { panic("it is not listed") },
 			})
 		}
@@ -217,6 +218,7 @@ func TestCustomFaults(t *testing.T) {
 		{[]Fault{"500 #1: breaks", "falls"}, []Fault{"500 #1: breaks", "falls"}, ""},
 		{[]Fault{"500 #1: breaks", "falls"}, []Fault{"falls"}, "call put a #1: 500 #1: breaks"},
 		{[]Fault{"500 #1: breaks", "falls"}, []Fault{"500 #1: breaks"}, "event wind #1: falls"},
+		{[]Fault{"nil"}, nil, "call put a #1: nil"}, // which panics
 	} {
 		s := ajar(test.own...)
 		s.Without, s.Plans = test.without, 1
@@ -231,7 +233,7 @@ func TestCustomFaults(t *testing.T) {
 			t.Errorf("CustomFaults %q, Without %q finds %v, want %s", test.own, test.without, r.Found, test.want)
 			continue
 		}
-		if journal, failure := played(t, s, r.Found.Plan...); failure != r.Found.Failure || !slices.Equal(journal, r.Found.Journal) {
+		if journal, failure := played(t, s, r.Found.Plan...); firstLine(failure) != firstLine(r.Found.Failure) || !slices.Equal(journal, r.Found.Journal) {
 			t.Errorf("%s, played again, is %q, want %q", test.want, failure, r.Found.Failure)
 		}
 	}

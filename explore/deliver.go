@@ -427,15 +427,16 @@ func (p *play) goOn(r *request) error {
 // late returns the answer of a call that is slow, or the error of its context if that ends
 // before, as it does without an answer.
 func (p *play) late(r *request, err error) error {
+	lasts, answers := p.left(r), (<-chan time.Time)(nil)
+	if r.fault == Slow && lasts > 0 { // else the effect has waited for the deadline
+		lasts = min(slowness, lasts/10*9)
+		answers = time.After(lasts)
+	}
 	p.mu.Lock()
 	p.slow = append(p.slow, r)
+	p.faultAt = max(p.faultAt, p.now()+lasts)
+	p.otherAt = max(p.otherAt, p.now()+lasts)
 	p.mu.Unlock()
-	var answers <-chan time.Time
-	if r.fault == Slow {
-		timer := time.NewTimer(r.lasts)
-		defer timer.Stop()
-		answers = timer.C
-	}
 	select {
 	case <-answers:
 	case <-r.process.died:
@@ -449,6 +450,14 @@ func (p *play) late(r *request, err error) error {
 		r.found, err = nil, errDied
 	}
 	return err
+}
+
+// left returns the time until the deadline of a call, as far as the plan waits for that.
+func (p *play) left(r *request) time.Duration {
+	if end, ok := r.ctx.Deadline(); ok {
+		return min(p.within, time.Until(end))
+	}
+	return p.within
 }
 
 // oneAtATime calls an effect when no other one runs. The director sees to that, but where
@@ -486,11 +495,7 @@ func (p *play) grantLocked(r *request) func() {
 		close(r.turn)
 		return nothing
 	}
-	left := p.within
-	if end, ok := r.ctx.Deadline(); ok {
-		left = time.Until(end)
-	}
-	r.injection = p.decideLocked(r.what, point{kind: r.kind, ends: left < p.within, own: ownOf(p.explorer, r.own)})
+	r.injection = p.decideLocked(r.what, point{kind: r.kind, ends: p.left(r) < p.within, own: ownOf(p.explorer, r.own)})
 	r.point = len(p.outcome.points) - 1
 	if slices.Contains(p.own, r.fault) {
 		r.effect, r.lasts = r.own[r.fault], lateness
@@ -513,12 +518,6 @@ func (p *play) grantLocked(r *request) func() {
 		r.line = len(p.outcome.journal)
 		p.stopLocked(r.process)
 		return func() { r.process.end(errStopped); close(r.turn) }
-	case Slow, NoAnswer:
-		r.lasts = min(left, p.within)
-		if r.fault == Slow {
-			r.lasts = min(slowness, left/10*9)
-		}
-		fallthrough
 	default:
 		p.injectLocked(r.what, r.injection, r.lasts)
 		r.line = len(p.outcome.journal)

@@ -296,6 +296,22 @@ func TestTransportOfALongPoll(t *testing.T) {
 	}
 }
 
+// A slow call whose effect waits is slow after that, and so is what Within allows.
+func TestSlowLongPoll(t *testing.T) {
+	s := plain()
+	s.Start = func(proc *Process, w *shelf) {
+		proc.Go(func(ctx context.Context) error {
+			_, _ = Read(ctx, proc, "poll", func() (int, error) { sleep(ctx, 5*time.Minute); return 0, nil })
+			sleep(ctx, 50*time.Second)
+			return client{proc, w}.put(ctx, "a", "1")
+		})
+	}
+	s.Steps, s.Within = func(s *Environment, _ *shelf) { s.Advance(5 * time.Minute) }, time.Minute
+	if journal, failure := played(t, s, "call poll #1: slow"); failure != "" {
+		t.Errorf("this happened:\n%sand then:\n%swant no failure", indent(journal), failure)
+	}
+}
+
 // A handler that aborts its response, as a server does whose connection breaks, is a failed
 // call: also if it has begun the response.
 func TestTransportOfAnAbort(t *testing.T) {

@@ -293,47 +293,6 @@ func TestDifference(t *testing.T) {
 	}
 }
 
-// BenchmarkPlan is what a plan costs: with a round each ten minutes of the two hours and
-// more that it lasts, and with a hundred things.
-func BenchmarkPlan(b *testing.B) {
-	for _, bench := range []struct {
-		name string
-		of   Scenario[*shelf]
-	}{{"one", plain()}, {"hundred", crowd(100)}} {
-		b.Run(bench.name, func(b *testing.B) {
-			inTest(b, func(t *testing.T) {
-				x := explorerOf(t, bench.of)
-				b.ReportAllocs()
-				x.clean = x.perform(0, nil)
-				all := x.singles(x.clean.points)
-				b.ResetTimer()
-				x.batch(func(i int) plan {
-					if i >= b.N {
-						return nil
-					}
-					return plan{all[i%len(all)]}
-				}, nil)
-			})
-			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "plans/s")
-		})
-	}
-}
-
-// inTest calls f with a T: only that can make a bubble.
-func inTest(b *testing.B, f func(t *testing.T)) {
-	all := func(_, _ string) (bool, error) { return true, nil }
-	ran := false
-	once := func(t *testing.T) {
-		if !ran { // RunTests heeds -count, and so does the benchmark
-			ran = true
-			f(t)
-		}
-	}
-	if !testing.RunTests(all, []testing.InternalTest{{Name: b.Name(), F: once}}) {
-		b.Fail()
-	}
-}
-
 // A plan without faults that is no test of the controller is a finding.
 func TestNothingIsPlayed(t *testing.T) {
 	for name, c := range map[string]struct {

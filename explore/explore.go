@@ -187,10 +187,10 @@ type Scenario[W any] struct {
 	// and without a Budget one plan that is played must fail by it.
 	Known [][]string
 
-	// All goes on after a plan that fails, up to ten findings. Two plans are one finding if
-	// they have the same faults at the same calls, apart from numbers and the process, and
-	// the first lines of their failures are the same, apart from numbers. The report begins
-	// with a line for each.
+	// All goes on after a plan that fails, up to ten findings. The report begins with a line
+	// for each. Two plans are one finding if they have the same faults at the same calls,
+	// apart from numbers and the process, and the first lines of their failures are the same,
+	// apart from numbers. If all lines are, other faults at these calls are the same finding.
 	All bool
 }
 
@@ -553,8 +553,16 @@ func (x *explorer) isKnown(happened plan, failure string) bool {
 		}
 	}
 	return slices.ContainsFunc(x.report.Findings, func(f *Finding) bool {
-		return firstLine(f.Failure) == firstLine(failure) && happened.has(f.faults.generalized())
+		return firstLine(f.Failure) == firstLine(failure) && slices.ContainsFunc(f.alike, happened.has)
 	})
+}
+
+// hasCause reports whether two findings have the same failure, apart from numbers, by faults at
+// the same calls.
+func (f *Finding) hasCause(other *Finding) bool {
+	samePlace := func(i, j injection) bool { return i.place == j.place }
+	return digits.ReplaceAllString(f.Failure, "*") == digits.ReplaceAllString(other.Failure, "*") &&
+		slices.EqualFunc(f.alike[0], other.alike[0], samePlace)
 }
 
 // has reports whether p has each fault of known.
@@ -746,7 +754,11 @@ func (x *explorer) batch(next func(i int) plan, passed func(i int, o *outcome)) 
 		if o.failure != "" && !known {
 			f := x.reduce(o.happened, o)
 			if known = x.isKnown(f.faults, f.Failure); !known { // in other places, until it was reduced
-				x.report.Findings = append(x.report.Findings, f)
+				if j := slices.IndexFunc(x.report.Findings, f.hasCause); j >= 0 {
+					x.report.Findings[j].alike = append(x.report.Findings[j].alike, f.alike...)
+				} else {
+					x.report.Findings = append(x.report.Findings, f)
+				}
 				if !x.all || o.held != "" || len(x.report.Findings) == findingsMax {
 					return f, i + 1
 				}
@@ -890,7 +902,7 @@ func (x *explorer) finding(p plan, o *outcome) *Finding {
 		x.report.Held = o.held // so find begins again
 	}
 	return &Finding{
-		faults: p, Plan: p.strings(), Failure: o.failure, Journal: lines(o.journal), Number: x.report.Plans, Hung: o.hung,
+		faults: p, alike: []plan{p.generalized()}, Plan: p.strings(), Failure: o.failure, Journal: lines(o.journal), Number: x.report.Plans, Hung: o.hung,
 		rest: o.rest,
 	}
 }

@@ -46,13 +46,18 @@ func (r *Report) Journal() []string {
 	return lines(r.journal)
 }
 
-// Stories tells the stories of all findings, after a line for each if there are several.
+// Stories tells the stories of all findings, after a line for each if there are several, or
+// several plans of one.
 func (r *Report) Stories() string {
 	var b strings.Builder
-	if len(r.Findings) > 1 {
-		fmt.Fprintf(&b, "%d findings; Scenario.Known takes what is in braces:\n", len(r.Findings))
+	if len(r.Findings) > 1 || len(r.Findings) == 1 && len(r.Findings[0].alike) > 1 {
+		fmt.Fprintf(&b, "findings: %d; Scenario.Known takes what is in braces:\n", len(r.Findings))
 		for _, f := range r.Findings {
-			fmt.Fprintf(&b, "\t%s: %s\n", strings.TrimPrefix(fmt.Sprintf("%#v", f.faults.generalized().strings()), "[]string"), firstLine(f.Failure))
+			plans := make([]string, len(f.alike))
+			for i, p := range f.alike {
+				plans[i] = strings.TrimPrefix(fmt.Sprintf("%#v", p.strings()), "[]string")
+			}
+			fmt.Fprintf(&b, "\t%s: %s\n", strings.Join(plans, ", "), firstLine(f.Failure))
 		}
 	}
 	for _, f := range r.Findings {
@@ -127,8 +132,9 @@ type Finding struct {
 	Differs string   // the result of a second play, if that did not fail
 	Hung    bool     // the plan did not end
 
-	faults plan // as Plan has them
-	rest   int  // of the journal, the lines before that have a change
+	faults plan   // as Plan has them
+	alike  []plan // these, without the numbers of their calls, and others with the same cause
+	rest   int    // of the journal, the lines before that have a change
 }
 
 // String tells the story.

@@ -151,10 +151,7 @@ func (p *play) awaitRest() {
 	pause, busy := time.Second, false
 	for p.outcome.failure == "" {
 		now, rest := p.now(), max(p.restAt, p.faultAt)
-		switch {
-		case busy:
-			pause = min(2*pause, pauseMax)
-		default:
+		if pause = min(2*pause, pauseMax); !busy {
 			pause = max(time.Second, now-rest)
 		}
 		next := min(rest+p.within, now+pause)

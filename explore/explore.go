@@ -560,9 +560,8 @@ func (x *explorer) isKnown(happened plan, failure string) bool {
 // hasCause reports whether two findings have the same failure, apart from numbers, by faults at
 // the same calls.
 func (f *Finding) hasCause(other *Finding) bool {
-	samePlace := func(i, j injection) bool { return i.place == j.place }
 	return digits.ReplaceAllString(f.Failure, "*") == digits.ReplaceAllString(other.Failure, "*") &&
-		slices.EqualFunc(f.alike[0], other.alike[0], samePlace)
+		slices.EqualFunc(f.alike[0], other.alike[0], func(i, j injection) bool { return i.place == j.place })
 }
 
 // has reports whether p has each fault of known.

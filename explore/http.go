@@ -47,10 +47,10 @@ import (
 // others. The journal has the status of a response from 300 on. The connection breaks too if
 // h panics with [http.ErrAbortHandler].
 //
-// One request is served at a time, so h needs no lock. A stream that reads the world by
-// itself, such as by a timer, calls [Process.Step] before. If the request or the process ends
-// while h waits, as in a long poll, the call returns and the context of h ends. If h flushes
-// its response before it returns, the response is a stream. A stream goes on beside other
+// One request is served at a time, so h needs no lock. After a pause, as in a long poll or a
+// stream, h calls [Process.Step] before it reads the world. If the request or the process ends
+// while h waits, the call returns and the context of h ends. If h flushes its response before
+// it returns, the response is a stream. A stream goes on beside other
 // calls, without faults of its own, until h returns, the body is closed, or the request or
 // the process ends. Each of these ends the context of h. The requests of a nil c have no
 // faults, and are in no journal: it is for Steps.

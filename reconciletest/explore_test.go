@@ -402,7 +402,7 @@ func TestPanics(t *testing.T) {
 			s.Start = startWith(func(c client) work { return func(context.Context, string) error { panic("boom") } })
 		},
 		"what Go started panicked: boom\n": func(s *Scenario[string, *shop]) {
-			s.Start = func(env *Env[string], w *shop) {
+			s.Start = func(env *Env[string], _ *shop) {
 				env.Go(reconcile.RunFunc(func(context.Context) error { panic("boom") }))
 			}
 		},

@@ -26,15 +26,11 @@ type keeper struct {
 }
 
 func (k *keeper) run(ctx context.Context) error {
-	for ctx.Err() == nil {
+	for ; ctx.Err() == nil; time.Sleep(time.Minute) {
 		for _, name := range k.names() {
 			if !k.made[name] && k.make(ctx, name) == nil {
 				k.made[name] = true
 			}
-		}
-		select {
-		case <-time.After(time.Minute):
-		case <-ctx.Done():
 		}
 	}
 	return nil
@@ -144,7 +140,8 @@ to play this plan alone, set
 	}
 }
 
-// A keeper that takes each refusal for final stops too early.
+// A keeper that learns the names by a long poll. If it takes a refusal for final, it stops too
+// early.
 func TestMachinesRefused(t *testing.T) {
 	s := machines(true)
 	s.Start = func(proc *explore.Process, p *park) {
@@ -158,14 +155,23 @@ func TestMachinesRefused(t *testing.T) {
 				http.Error(w, "internal error", http.StatusInternalServerError)
 			}),
 		}
-		transport := explore.TransportOr(proc, p, refused)
-		keeper := &keeper{
-			web:   &http.Client{Transport: transport},
-			names: func() []string { proc.Step(); return p.names },
-			put:   true, made: map[string]bool{},
+		api := http.NewServeMux()
+		api.Handle("/", p)
+		api.HandleFunc("/names", func(w http.ResponseWriter, r *http.Request) { // waits for other names
+			for proc.Step() && r.Context().Err() == nil && strings.Join(p.names, ",") == r.FormValue("not") {
+				time.Sleep(time.Second)
+			}
+			fmt.Fprint(w, strings.Join(p.names, ","))
+		})
+		names, keeper := "", &keeper{web: &http.Client{Transport: explore.TransportOr(proc, api, refused)}, put: true, made: map[string]bool{}}
+		keeper.names = func() []string {
+			if others, err := keeper.ask(proc.Context(), http.MethodGet, "/names?not="+names); err == nil {
+				names = others
+			}
+			return strings.FieldsFunc(names, func(r rune) bool { return r == ',' })
 		}
 		proc.Go(keeper.run)
 	}
-	s.CustomFaults = []explore.Fault{"429", "500 after the effect"}
+	s.CustomFaults, s.Within = []explore.Fault{"429", "500 after the effect"}, 10*time.Minute
 	explore.Run(t, s)
 }

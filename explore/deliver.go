@@ -286,7 +286,7 @@ func (p *play) injectLocked(what string, i injection, lasts time.Duration) {
 	p.outcome.journal = append(p.outcome.journal, entry{at: p.now(), turn: p.turn, what: what, fault: i.fault})
 	p.outcome.happened = append(p.outcome.happened, i)
 	p.outcome.after = len(p.outcome.points)
-	p.faultAt = max(p.faultAt, p.now()+lasts)
+	p.faultAt, p.otherAt = max(p.faultAt, p.now()+lasts), max(p.otherAt, p.now()+lasts)
 	if !i.fault.outage() {
 		p.otherAt = max(p.otherAt, p.now()+lasts)
 	}
@@ -434,8 +434,7 @@ func (p *play) late(r *request, err error) error {
 	}
 	p.mu.Lock()
 	p.slow = append(p.slow, r)
-	p.faultAt = max(p.faultAt, p.now()+lasts)
-	p.otherAt = max(p.otherAt, p.now()+lasts)
+	p.faultAt, p.otherAt = max(p.faultAt, p.now()+lasts), max(p.otherAt, p.now()+lasts)
 	p.mu.Unlock()
 	select {
 	case <-answers:

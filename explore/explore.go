@@ -363,9 +363,8 @@ func newExplorer[W any](t *testing.T, s Scenario[W]) (*explorer, error) {
 	x := &explorer{
 		t: t, without: slices.Clone(s.Without), own: append([]Fault{Unreachable, BodyCut}, s.CustomFaults...), steady: s.Stable, plans: s.Plans, budget: s.Budget, seed: s.Seed,
 		workers: cmp.Or(s.Parallel, runtime.GOMAXPROCS(0)), hang: hangMax, enough: singlesMax, within: cmp.Or(s.Within, time.Hour), begun: time.Now(),
+		all: s.All, lines: map[int]bool{}, forever: slices.Contains(s.With, NoAnswer),
 	}
-	x.all, x.lines = s.All, map[int]bool{}
-	x.forever = slices.Contains(s.With, NoAnswer)
 	parse := func(field string, texts []string) plan {
 		p := plan{}
 		for _, text := range texts {

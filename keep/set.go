@@ -34,6 +34,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/internal/guard"
+	"github.com/reconkernel/reconcile/internal/held"
 	"github.com/reconkernel/reconcile/supervise"
 )
 
@@ -191,7 +192,8 @@ type Set[K comparable, D, A any] struct {
 //
 // If Queue is nil, Run also runs the items, as Reconciler says. Once ctx is done, it ends as
 // a [supervise.Group] would: no run starts after the listing has returned, or after a
-// second. Runs in flight have their Grace.
+// second. Runs in flight have their Grace, but in a term of an adapter's Elect, they end with the
+// lease.
 //
 // Run begins as a new process does, without the listings of an earlier Run. One thing is kept: a
 // desired value that has changed since then is an event. Until both sides have been listed
@@ -215,7 +217,7 @@ func (s *Set[K, D, A]) Run(ctx context.Context) error {
 	if err != nil {
 		return reconcile.Terminal(fmt.Errorf("keep: Set.Reconciler: %w", err))
 	}
-	r.Queue, r.Name = s.queue().(*reconcile.Queue[K]), cmp.Or(r.Name, s.Name)
+	r.Queue, r.Name = held.Within[K](ctx, s.queue().(*reconcile.Queue[K])), cmp.Or(r.Name, s.Name)
 	if r.Retry == nil {
 		r.Retry = reconcile.Backoff(time.Second, s.Period)
 	}

@@ -32,6 +32,7 @@ import (
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/internal/guard"
+	"github.com/reconkernel/reconcile/internal/held"
 )
 
 // Lanes routes each item to the queue of its lane, and runs a Reconciler for each lane.
@@ -275,7 +276,8 @@ func add(sum *reconcile.Stats, s reconcile.Stats) {
 }
 
 // Run serves the lanes until ctx is done, and then returns nil. It ends each Reconciler
-// as [reconcile.Reconciler.Run] does. Items that remain stay in their lanes, and Run may
+// as [reconcile.Reconciler.Run] does. In a term of an adapter's Elect, runs end with the lease,
+// whatever their Grace. Items that remain stay in their lanes, and Run may
 // be called again.
 //
 // Run returns a [reconcile.Terminal] error at once if a required field is missing or
@@ -406,7 +408,7 @@ func (l *Lanes[T, L]) runLane(ctx context.Context, name L, lane *lane[T], queue 
 				return err
 			}
 			own := *r
-			own.Queue = queue
+			own.Queue = held.Within[T](ctx, queue)
 			if own.Logger == nil {
 				own.Logger = logger
 			}

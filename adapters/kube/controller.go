@@ -155,9 +155,7 @@ func (c *Controller[O]) Run(ctx context.Context) error {
 		c.ended.Store(&err)
 		return err
 	}
-	if held.In(ctx) {
-		p.Reconciler.Queue = held.Queue(p.Queue) // before With, for metrics that look at it
-	}
+	p.Reconciler.Queue = held.Within(ctx, p.Queue) // before With, for metrics that look at it
 	if c.With != nil {
 		c.With(p)
 	}

@@ -34,7 +34,8 @@ import (
 // is given back, and Run returns the error of r.
 //
 // Elect ends only the context of r. In it, a Reconciler that has a Grace lets its runs
-// continue, and one in a Group takes items for up to a second. Its Queue has to be [Held].
+// continue, and one in a Group takes items for up to a second. Its Queue has to be [Held]. A
+// keep.Set and Lanes that make their queues need no Held.
 func Elect(cfg Config, r reconcile.Runner) *Candidate { return &Candidate{cfg: cfg, runner: r} }
 
 // A Candidate is a [reconcile.Runner] that [Elect] returns.

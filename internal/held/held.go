@@ -23,8 +23,14 @@ type key struct{}
 // With returns a context of what runs while a lease is held.
 func With(ctx context.Context, l Lease) context.Context { return context.WithValue(ctx, key{}, l) }
 
-// In reports whether ctx is that of what runs while a lease is held.
-func In(ctx context.Context) bool { return ctx.Value(key{}) != nil }
+// Within returns Queue(q) if ctx is that of what runs while a lease is held, and else q, which
+// is faster.
+func Within[T comparable](ctx context.Context, q reconcile.Dequeuer[T]) reconcile.Dequeuer[T] {
+	if ctx.Value(key{}) == nil {
+		return q
+	}
+	return Queue(q)
+}
 
 // Queue returns q as a queue whose runs end at once when the lease is lost, also those of a
 // Reconciler that has a Grace, and from which nothing is taken after that. An error of such a

@@ -13,7 +13,6 @@ import (
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube/elect"
 	"github.com/reconkernel/reconcile/adapters/kube/internal/leasetest"
-	"github.com/reconkernel/reconcile/supervise"
 )
 
 // TestHeld has a run with an hour of grace end when the lease is lost, and when
@@ -64,42 +63,6 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// TestHeldTakesNothingAfterALostLease has workers that are told to end only when a feeder has:
-// once the lease is lost, they take nothing, not even what they have just given
-// back.
-func TestHeldTakesNothingAfterALostLease(t *testing.T) {
-	bubble(t, func(t *testing.T, f *field) {
-		q := reconcile.NewQueue[string]()
-		q.Enqueue("x")
-		runs := 0
-		stop := f.run(elect.Elect(f.config("a", broken(21*time.Second, false)), elect.EachTerm(func(term *supervise.Group) {
-			term.Logger = quiet
-			term.Add("feed", reconcile.Feed(q, func(ctx context.Context, _ reconcile.Enqueuer[string]) error {
-				<-ctx.Done()
-				time.Sleep(2 * time.Second)
-				return nil
-			}))
-			term.Add("workers", &reconcile.Reconciler[string]{
-				Queue: elect.Held(q), Logger: quiet,
-				Reconcile: func(ctx context.Context, _ string) error {
-					if runs++; runs > 1 {
-						time.Sleep(time.Second)
-					}
-					<-ctx.Done()
-					return context.Cause(ctx)
-				},
-			})
-		})))
-		time.Sleep(time.Minute)
-		if err := stop(); !errors.Is(err, reconcile.ErrLeaseLost) {
-			t.Errorf("Run: %v, want %v", err, reconcile.ErrLeaseLost)
-		}
-		if runs != 1 || !q.Has("x") {
-			t.Errorf("%d runs, and x is there: %v; want one, and that it is", runs, q.Has("x"))
-		}
-	})
-}
-
 // TestHeldChecksTheClock has a process go on after it was stopped for a while: what its
 // queue hands out before the timer has said that the lease is over is given back, and
 // a run that begins has a context that has ended.
@@ -127,23 +90,4 @@ func TestHeldChecksTheClock(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestHeldElsewhere uses such a queue without an election.
-func TestHeldElsewhere(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := reconcile.NewQueue[string]()
-		q.Enqueue("x")
-		ctx, stop := context.WithCancel(t.Context())
-		workers := &reconcile.Reconciler[string]{Queue: elect.Held(q), Logger: quiet, Reconcile: func(context.Context, string) error {
-			stop()
-			return nil
-		}}
-		if err := workers.Run(ctx); err != nil {
-			t.Error(err)
-		}
-		if q.Has("x") {
-			t.Error("x is still there, want that it was done")
-		}
-	})
 }

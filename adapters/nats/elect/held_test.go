@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/reconkernel/reconcile"
-	"github.com/reconkernel/reconcile/supervise"
 )
 
 // A run with an hour of grace ends when the lease is lost, also in an orderly stop, and
@@ -67,46 +66,6 @@ func TestHeld(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Workers that end only when a feeder has take nothing once the lease is lost, not even
-// what they have just given back.
-func TestHeldTakesNothingAfterALostLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		kv := &bucket{ttl: 30 * time.Second, created: time.Now(), broken: time.Now().Add(21 * time.Second)}
-		q := reconcile.NewQueue[string]()
-		q.Enqueue("x")
-		runs := 0
-		ctx, stop := context.WithCancel(t.Context())
-		over := make(chan error, 1)
-		go func() {
-			over <- Elect(kv, "leader", reconcile.RunFunc(func(ctx context.Context) error {
-				var group supervise.Group
-				group.Add("feed", reconcile.Feed(q, func(ctx context.Context, _ reconcile.Enqueuer[string]) error {
-					<-ctx.Done()
-					time.Sleep(2 * time.Second)
-					return nil
-				}))
-				group.Add("workers", &reconcile.Reconciler[string]{
-					Queue: Held(q),
-					Reconcile: func(ctx context.Context, _ string) error {
-						runs++
-						<-ctx.Done()
-						return context.Cause(ctx)
-					},
-				})
-				return group.Run(ctx)
-			})).Run(ctx)
-		}()
-		time.Sleep(time.Minute)
-		stop()
-		if err := <-over; err != nil {
-			t.Errorf("Run: %v", err)
-		}
-		if runs != 1 || !q.Has("x") {
-			t.Errorf("%d runs, and x is there: %t; want one, and that it is", runs, q.Has("x"))
-		}
-	})
 }
 
 // Outside of Elect, a queue that is Held is as it was.

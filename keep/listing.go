@@ -110,7 +110,7 @@ func (k *known[K, D, A]) blocked(key K) error {
 		return cmp.Or(k.rejection, errIncomplete)
 	case !thing.confirmed: // 4
 		return errTooSoon
-	case k.listing != nil && k.listing.Err() == context.DeadlineExceeded: // 6
+	case k.listing != nil && k.listing.Err() != nil: // 6, and until the pair that has returned is compared
 		return errLate
 	case !k.complete: // 2
 		return errIncomplete

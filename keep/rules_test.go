@@ -110,27 +110,40 @@ func TestListingThatHangs(t *testing.T) {
 	}
 }
 
-// Actual has failed, and Desired is still being listed: the pair before says nothing any more.
-func TestFailedActualBeforeASlowDesired(t *testing.T) {
-	bubble(t, 20, func(w *world) {
-		w.do(func() { w.deletes = func(string) error { return errDown } })
-		w.retry = reconcile.Backoff(time.Second, time.Second)
-		w.start()
-		w.wait(time.Second)
-		w.do(func() { delete(w.desired, "t00") })
-		w.wait(10 * time.Minute)
-		w.do(func() {
-			w.existing = func(context.Context, map[string]string) (map[string]string, error) { return nil, errDown }
-			w.listed = func(ctx context.Context, all map[string]string) (map[string]string, error) {
-				<-ctx.Done()
-				return all, nil
+// One side has failed, and Desired is still being listed, or the sides are being compared: the
+// pair before says nothing any more.
+func TestFailedListingBeforeItsPairEnds(t *testing.T) {
+	for _, side := range []string{"Actual", "Desired"} {
+		bubble(t, 20, func(w *world) {
+			var slow atomic.Bool
+			w.set.InSync = func(desired, actual string) bool {
+				if slow.Load() {
+					time.Sleep(time.Second)
+				}
+				return desired == actual
 			}
+			w.do(func() { w.deletes = func(string) error { return errDown } })
+			w.retry = reconcile.Backoff(time.Second, time.Second)
+			w.start()
+			w.wait(time.Second)
+			w.do(func() { delete(w.desired, "t00") })
+			w.wait(10 * time.Minute)
+			if w.answer(down); side == "Actual" {
+				w.answerActual(down)
+				w.do(func() {
+					w.listed = func(ctx context.Context, _ map[string]string) (map[string]string, error) {
+						<-ctx.Done()
+						return nil, nil
+					}
+				})
+			}
+			slow.Store(true)
+			w.wait(time.Minute)
+			w.do(func() { w.deletes = nil })
+			w.wait(time.Hour)
+			w.took()
 		})
-		w.wait(time.Minute)
-		w.do(func() { w.deletes = nil })
-		w.wait(time.Hour)
-		w.took()
-	})
+	}
 }
 
 // TestOffers counts the calls of a day for one thing that stays as it is.

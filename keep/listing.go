@@ -110,9 +110,9 @@ func (k *known[K, D, A]) blocked(key K) error {
 		return cmp.Or(k.rejection, errIncomplete)
 	case !thing.confirmed: // 4
 		return errTooSoon
-	case k.listing != nil && k.listing.Err() != nil: // 6, and until the pair that has returned is compared
+	case k.listing != nil && k.listing.Err() == context.DeadlineExceeded: // 6
 		return errLate
-	case !k.complete: // 2
+	case !k.complete || k.listing != nil && k.listing.Err() != nil: // 2, until the next pair is compared
 		return errIncomplete
 	}
 	return nil
@@ -145,7 +145,6 @@ type how[K comparable] struct {
 	accepted map[K]struct{}            // may be deleted, says an operator
 	gap      time.Duration             // the least time between two pairs that say that a thing is Absent
 	begin    func(ctx context.Context) // called with the context of each listing
-	failed   func()                    // called between the two if Actual has failed
 	logger   *slog.Logger
 }
 
@@ -155,7 +154,7 @@ func (s *Set[K, D, A]) list(ctx context.Context, old known[K, D, A], how how[K])
 	var errActual, errDesired error
 	p.next.actual, errActual = listOne(ctx, s, how, "Actual", s.Actual, old.actual) // 1: before Desired
 	if errActual != nil {
-		how.failed() // 2
+		how.begin = func(context.Context) {} // 2: the context of Actual has ended, and stands for the pair
 	}
 	p.next.desired, errDesired = listOne(ctx, s, how, "Desired", s.Desired, old.desired)
 	p.ended = time.Now()

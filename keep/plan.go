@@ -113,7 +113,7 @@ func (s *Set[K, D, A]) Plan(ctx context.Context) (Plan[K], error) {
 	if s.poller.Load() == nil {
 		k = known[K, D, A]{}
 	}
-	_, k, err := s.listTwice(ctx, k, how[K]{accepted: accepted, begin: func(context.Context) {}, failed: func() {}, logger: slog.New(slog.DiscardHandler)})
+	_, k, err := s.listTwice(ctx, k, how[K]{accepted: accepted, begin: func(context.Context) {}, logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return Plan[K]{}, err
 	}
@@ -193,7 +193,7 @@ func (s *Set[K, D, A]) apply(ctx context.Context, plan *Plan[K], r *reconcile.Re
 		return err
 	}
 	_, accepted := s.snapshot()
-	list := how[K]{accepted: accepted, begin: s.lists, failed: s.end, logger: cmp.Or(s.Logger, reconcile.Logger(ctx))}
+	list := how[K]{accepted: accepted, begin: s.lists, logger: cmp.Or(s.Logger, reconcile.Logger(ctx))}
 	defer s.end()
 	before, k, err := s.listTwice(ctx, known[K, D, A]{}, list)
 	if err != nil {

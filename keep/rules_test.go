@@ -76,12 +76,7 @@ func TestListingThatHangs(t *testing.T) {
 			text := w.logs()
 			hang := make(chan struct{})
 			stuck := func(_ context.Context, all map[string]string) (map[string]string, error) { <-hang; return all, nil }
-			w.do(func() { w.deletes = func(string) error { return errDown } })
-			w.retry = reconcile.Backoff(time.Second, time.Second)
-			w.start()
-			w.wait(time.Second)
-			w.do(func() { delete(w.desired, "t00") })
-			w.wait(10 * time.Minute)
+			w.failsToDelete()
 			w.do(func() {
 				if w.listed = stuck; side == "Actual" {
 					w.listed, w.existing = nil, stuck
@@ -122,12 +117,7 @@ func TestFailedListingBeforeItsPairEnds(t *testing.T) {
 				}
 				return desired == actual
 			}
-			w.do(func() { w.deletes = func(string) error { return errDown } })
-			w.retry = reconcile.Backoff(time.Second, time.Second)
-			w.start()
-			w.wait(time.Second)
-			w.do(func() { delete(w.desired, "t00") })
-			w.wait(10 * time.Minute)
+			w.failsToDelete()
 			if w.answer(down); side == "Actual" {
 				w.answerActual(down)
 				w.do(func() {

@@ -271,7 +271,7 @@ func (s *Set[K, D, A]) runListings(ctx context.Context) error {
 		Queue: queue, Period: s.Period, Jitter: s.Jitter, Name: s.Name, Logger: logger,
 		GetItems: func(context.Context) ([]K, error) { // its context ends too soon
 			old, accepted := s.snapshot()
-			next, err := s.list(ctx, old, how[K]{accepted, s.Period / 2, s.lists, s.end, logger})
+			next, err := s.list(ctx, old, how[K]{accepted, s.Period / 2, s.lists, logger})
 			observed, errQueue := s.enqueue(queue, old, s.commit(old, next))
 			return observed, errors.Join(err, errQueue)
 		},

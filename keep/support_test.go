@@ -219,6 +219,17 @@ func (w *world) deleted() (n int) {
 	return n
 }
 
+// failsToDelete starts the Set. After ten minutes t00 is surplus, and its Delete has failed and is
+// tried again each second.
+func (w *world) failsToDelete() {
+	w.do(func() { w.deletes = func(string) error { return errDown } })
+	w.retry = reconcile.Backoff(time.Second, time.Second)
+	w.start()
+	w.wait(time.Second)
+	w.do(func() { delete(w.desired, "t00") })
+	w.wait(10 * time.Minute)
+}
+
 func down(map[string]string) (map[string]string, error) { return nil, errDown }
 
 func empty(map[string]string) (map[string]string, error) { return nil, nil }

@@ -10,8 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"regexp"
 	"sync"
 	"testing"
 	"time"
@@ -167,10 +165,6 @@ func (c *cloud) setFull(full bool) {
 // TestGuide runs two replicas of the guide's program on the guide's table: a status for each
 // result, no deletion without a mark, and a second leader when the first ends.
 func TestGuide(t *testing.T) {
-	page, err := os.ReadFile("../../docs/guides/postgres.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	pool := pgtest.Pool(t, pgtest.New(t).URL()+"&pool_max_conns=16")
 	exec := func(sql string) {
 		t.Helper()
@@ -178,8 +172,8 @@ func TestGuide(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, block := range regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllSubmatch(page, -1) {
-		exec(string(block[1]))
+	for _, block := range pgtest.Blocks(t, "../../docs/guides/postgres.md") {
+		exec(block)
 	}
 	if err := postgres.Migrate(t.Context(), pool, ""); err != nil {
 		t.Fatal(err)

@@ -8,8 +8,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"os"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -372,17 +370,13 @@ func TestHoldsItemsWhoseProcessesDie(t *testing.T) {
 // TestRowsGuide runs the statements of docs/guides/rows.md. A row is written only if it is as it
 // was read. Of two transactions that reserve at once, one waits, and counts what the other wrote.
 func TestRowsGuide(t *testing.T) {
-	page, err := os.ReadFile("../../docs/guides/rows.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks := regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllSubmatch(page, -1)
-	lock, reserve, _ := strings.Cut(string(blocks[2][1]), ";\n")
+	blocks := pgtest.Blocks(t, "../../docs/guides/rows.md")
+	lock, reserve, _ := strings.Cut(blocks[2], ";\n")
 	p := pgtest.Pool(t, pgtest.New(t).URL())
-	exec(t, p, string(blocks[0][1])+"INSERT INTO scan (id) VALUES ('a'), ('b'), ('c')")
+	exec(t, p, blocks[0]+"INSERT INTO scan (id) VALUES ('a'), ('b'), ('c')")
 	start := func(id string) []any { return []any{id, "running", time.Now(), true, "pending", false} }
 	for _, want := range []int64{1, 0} {
-		if n := exec(t, p, string(blocks[1][1]), start("a")...); n != want {
+		if n := exec(t, p, blocks[1], start("a")...); n != want {
 			t.Errorf("put has written %d rows, want %d", n, want)
 		}
 	}

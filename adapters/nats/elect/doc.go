@@ -15,8 +15,7 @@
 //     one that was frozen (TestElectFrozen), cut off (TestElectLostConnection),
 //     or lives through restarts of the server (TestElectRestarts). The contexts of
 //     runs of a Reconciler that has a Grace, or is in a Group, end with it only if its
-//     queue is [Held] (TestHeld), also if the
-//     lease is lost during an orderly stop.
+//     queue is [Held] (TestHeld), also if the lease is lost during an orderly stop.
 //  2. An orderly stop hands over at once (TestElectHandsOver), and only when
 //     what ran has ended (TestElectKeepsTheLeaseWhileItEnds).
 //  3. A lease that is deleted, purged or taken from outside ends the context of its leader

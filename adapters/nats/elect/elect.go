@@ -183,8 +183,7 @@ func (c *candidate) win(ctx context.Context) (*term, error) {
 				err = errNewBucket
 			}
 			if err == nil {
-				number := c.epoch + c.revision
-				return &term{ttl: ttl, number: number, Term: held.NewTerm(begin.Add(ttl * 2 / 3))}, nil
+				return &term{ttl: ttl, number: c.epoch + c.revision, Term: held.NewTerm(begin.Add(ttl * 2 / 3))}, nil
 			}
 		}
 		switch {
@@ -245,13 +244,8 @@ func (c *candidate) hold(ctx context.Context, ttl time.Duration) error {
 func (c *candidate) write(ctx context.Context, write func(last uint64) (uint64, error)) error {
 	now, err := write(c.revision)
 	if isConflict(err) { // perhaps with an attempt of ours that was not answered
-		now, err = c.own(ctx)
-		switch {
-		case err == nil && now == 0:
-			c.revision, err = 0, reconcile.ErrLeaseLost
-		case err == nil:
-			c.revision = now
-			now, err = write(now)
+		if c.revision, err = c.own(ctx); err == nil {
+			now, err = write(c.revision)
 		}
 	}
 	if err == nil {
@@ -265,16 +259,14 @@ func isConflict(err error) bool {
 	return errors.Is(err, jetstream.ErrKeyExists) || errors.Is(err, jetstream.ErrKeyRevisionMismatch)
 }
 
-// own returns the revision of the entry if it is ours, else 0.
+// own returns the revision of our entry, and ErrLeaseLost if there is none.
 func (c *candidate) own(ctx context.Context) (uint64, error) {
 	e, err := c.kv.Get(ctx, c.name)
 	switch {
-	case errors.Is(err, jetstream.ErrKeyNotFound): // or deleted
-		return 0, nil
-	case err != nil:
-		return 0, err
-	case string(e.Value()) != c.id:
-		return 0, nil
+	case err != nil && !errors.Is(err, jetstream.ErrKeyNotFound): // which it is if it was deleted
+		return c.revision, err
+	case err != nil || string(e.Value()) != c.id:
+		return 0, reconcile.ErrLeaseLost
 	}
 	return e.Revision(), nil
 }

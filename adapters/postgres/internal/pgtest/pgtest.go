@@ -7,6 +7,7 @@ package pgtest
 import (
 	"context"
 	"os"
+	"regexp"
 	"sync"
 	"syscall"
 	"testing"
@@ -93,4 +94,17 @@ func Pool(t testing.TB, url string) *pgxpool.Pool {
 	}
 	t.Cleanup(p.Close)
 	return p
+}
+
+// Blocks returns the SQL of a page of the docs, block by block.
+func Blocks(t testing.TB, page string) (blocks []string) {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, block := range regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllSubmatch(text, -1) {
+		blocks = append(blocks, string(block[1]))
+	}
+	return blocks
 }

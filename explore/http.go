@@ -50,10 +50,10 @@ import (
 // One request is served at a time, so h needs no lock. After a pause, as in a long poll or a
 // stream, h calls [Process.Step] before it reads the world. If the request or the process ends
 // while h waits, the call returns and the context of h ends. If h flushes its response before
-// it returns, the response is a stream. A stream goes on beside other
-// calls, without faults of its own, until h returns, the body is closed, or the request or
-// the process ends. Each of these ends the context of h. The requests of a nil c have no
-// faults, and are in no journal: it is for Steps.
+// it returns, the response is a stream. A stream goes on beside other calls, without faults of
+// its own, until h returns, the body is closed, or the request or the process ends. Each of
+// these ends the context of h. The requests of a nil c have no faults, and are in no journal:
+// it is for Steps.
 func Transport(c Caller, h http.Handler) http.RoundTripper {
 	if h == nil {
 		panic("explore: Transport needs a handler, got nil")

@@ -277,8 +277,7 @@ func add(sum *reconcile.Stats, s reconcile.Stats) {
 
 // Run serves the lanes until ctx is done, and then returns nil. It ends each Reconciler
 // as [reconcile.Reconciler.Run] does. In a term of an adapter's Elect, runs end with the lease,
-// whatever their Grace. Items that remain stay in their lanes, and Run may
-// be called again.
+// whatever their Grace. Items that remain stay in their lanes, and Run may be called again.
 //
 // Run returns a [reconcile.Terminal] error at once if a required field is missing or
 // MaxRunning is negative, and an error if Run is already running.

@@ -26,11 +26,15 @@ type keeper struct {
 }
 
 func (k *keeper) run(ctx context.Context) error {
-	for ; ctx.Err() == nil; time.Sleep(time.Minute) {
+	for ctx.Err() == nil {
 		for _, name := range k.names() {
 			if !k.made[name] && k.make(ctx, name) == nil {
 				k.made[name] = true
 			}
+		}
+		select {
+		case <-time.After(time.Minute):
+		case <-ctx.Done():
 		}
 	}
 	return nil
@@ -163,7 +167,8 @@ func TestMachinesRefused(t *testing.T) {
 			}
 			fmt.Fprint(w, strings.Join(p.names, ","))
 		})
-		names, keeper := "", &keeper{web: &http.Client{Transport: explore.TransportOr(proc, api, refused)}, put: true, made: map[string]bool{}}
+		names := ""
+		keeper := &keeper{web: &http.Client{Transport: explore.TransportOr(proc, api, refused)}, put: true, made: map[string]bool{}}
 		keeper.names = func() []string {
 			if others, err := keeper.ask(proc.Context(), http.MethodGet, "/names?not="+names); err == nil {
 				names = others

@@ -1,8 +1,8 @@
 // Copyright 2026 The reconcile Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package held ends the runs of a leader's queue with the lease of the leader, for the
-// elections of the adapters.
+// Package held has the lease of a leader, for the elections of the adapters, and ends the runs of
+// the leader's queues with it.
 package held
 
 import (

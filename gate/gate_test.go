@@ -19,7 +19,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"unsafe"
 
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/internal/record"
@@ -164,61 +163,6 @@ func TestFieldsAreChecked(t *testing.T) {
 	}
 }
 
-// When runs start under a budget. All items, except those fed later, are there from
-// the beginning.
-func TestBudget(t *testing.T) {
-	const second = time.Second
-	for name, c := range map[string]struct {
-		gate  *Gate
-		items string
-		later map[time.Duration]string
-		want  string
-	}{
-		"none":       {&Gate{Burst: 3}, "a b c", nil, "0s a, 0s b, 0s c"},
-		"one by one": {&Gate{Every: second}, "a b c d", nil, "0s a, 1s b, 2s c, 3s d"},
-		"long runs":  {&Gate{Every: second}, "a@9s b@9s c@9s", nil, "0s a@9s, 1s b@9s, 2s c@9s"},
-		"burst":      {&Gate{Every: second, Burst: 3}, "a b c d e", nil, "0s a, 0s b, 0s c, 1s d, 2s e"},
-		"a pause is made up for by a burst, and no more": {
-			&Gate{Every: second, Burst: 3}, "a b c d",
-			map[time.Duration]string{time.Hour + second/2: "e f g h i"},
-			"0s a, 0s b, 0s c, 1s d, 1h0m0.5s e, 1h0m0.5s f, 1h0m0.5s g, 1h0m1.5s h, 1h0m2.5s i",
-		},
-		"a short pause is made up for by so much": {
-			&Gate{Every: second, Burst: 3}, "a b c",
-			map[time.Duration]string{2500 * time.Millisecond: "d e f g"},
-			"0s a, 0s b, 0s c, 2.5s d, 2.5s e, 3s f, 4s g",
-		},
-		"without a burst a pause is not made up for": {
-			&Gate{Every: second}, "a",
-			map[time.Duration]string{1900 * time.Millisecond: "b c d"},
-			"0s a, 1.9s b, 2.9s c, 3.9s d",
-		},
-		"nor is the limit":        {&Gate{Every: second, Max: 1}, "a@2500ms b c", nil, "0s a@2500ms, 2.5s b, 3.5s c"},
-		"a burst that overflows":  {&Gate{Every: time.Hour, Burst: 1 << 30}, "a b c", nil, "0s a, 0s b, 0s c"},
-		"a burst without end":     {&Gate{Every: math.MaxInt64, Burst: math.MaxInt}, "a b c", nil, "0s a, 0s b, 0s c"},
-		"a budget for ever":       {&Gate{Every: math.MaxInt64}, "a b", nil, "0s a"},
-		"a burst of it":           {&Gate{Every: math.MaxInt64, Burst: 2}, "a b c", nil, "0s a, 0s b"},
-		"a budget for a lifetime": {&Gate{Every: 1e6 * time.Hour, Burst: 4}, "a b c d e", nil, "0s a, 0s b, 0s c, 0s d"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l := launch(t, c.gate, record.New(), 9, strings.Fields(c.items)...)
-				for after, items := range c.later {
-					time.AfterFunc(after, func() { l.feed(strings.Fields(items)...) })
-				}
-				time.Sleep(2 * time.Hour)
-				l.Want(t, strings.Split(c.want, ", ")...)
-				if s := c.gate.Stats(); (s.Next > 0) != (s.Waiting > 0) {
-					t.Errorf("Stats() = %+v, want a run that waits if the budget allows none", s)
-				}
-				check(t, c.gate)
-				l.end()
-				mustBeIdle(t, c.gate)
-			})
-		})
-	}
-}
-
 // Each step is a letter and a number: + starts so many runs; so many of the first
 // end well by w, fail by f, are aborted by a; the first is slow by s; = sets the
 // limit. The number behind a colon is the limit then.
@@ -282,18 +226,6 @@ func TestLimitAdapts(t *testing.T) {
 				t.Fatalf("%s: %s: Stats = %+v, want a limit of %d, %d in flight and %d halved", name, step, s, want, len(runs), halved)
 			}
 			check(t, g)
-		}
-	}
-}
-
-// The limit is kept for the next Run, but not beyond bounds that were changed.
-func TestLimitFollowsNewBounds(t *testing.T) {
-	g := new(Gate)
-	g.SetLimit(9)
-	for _, c := range []struct{ low, high, want int }{{0, 0, 9}, {0, 8, 8}, {9, 10, 9}, {10, 20, 10}} {
-		g.Min, g.Max = c.low, c.high
-		if got := g.Stats().Limit; got != c.want {
-			t.Errorf("Min %d, Max %d: the limit is %d, want %d", c.low, c.high, got, c.want)
 		}
 	}
 }
@@ -972,20 +904,5 @@ func TestPauseIsBounded(t *testing.T) {
 	}
 	if _, err := (&Gate{MaxPause: -1}).Admit(t.Context()); err == nil || !strings.Contains(err.Error(), "Gate.MaxPause is -1ns") {
 		t.Errorf("Admit = %v, want an error that names MaxPause", err)
-	}
-}
-
-// The times of Stats are right after a step of the wall clock. The base is changed as if
-// the clock had been stepped forward by three hours since.
-func TestStatsTimesAreRightAfterAClockStep(t *testing.T) {
-	g := &Gate{Logger: slog.New(slog.DiscardHandler)}
-	g.PauseUntil(time.Now().Add(time.Hour))
-	*(*uint64)(unsafe.Pointer(&g.base)) -= 3 * 3600 << 30 // the seconds of a time with a monotonic reading
-	s := g.Stats()
-	if d := time.Now().Round(0).Sub(s.PausedSince.Round(0)); d < 0 || d > time.Minute {
-		t.Errorf("paused %v ago, want now", d)
-	}
-	if d := s.Until.Round(0).Sub(time.Now().Round(0)); d < 59*time.Minute || d > time.Hour {
-		t.Errorf("paused for %v more, want an hour", d)
 	}
 }

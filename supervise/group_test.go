@@ -67,37 +67,6 @@ func waiting(j *record.Journal) reconcile.Runner {
 	}}
 }
 
-type callerKey struct{}
-
-func TestGroupRunsItsMembersTogetherUntilCtxIsDone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		j := record.New()
-		var g supervise.Group
-		var cause error
-		g.Add("a", member(j, "a", time.Second, nil))
-		g.Add("b", member(j, "b", 2*time.Second, context.Canceled))
-		g.Add("c", member(j, "c", 3*time.Second, fmt.Errorf("c: %w", errEnd))) // ctx's cause
-		g.Add("d", reconcile.RunFunc(func(ctx context.Context) error {
-			if _, ok := ctx.Deadline(); ok || ctx.Value(callerKey{}) != "of the caller" {
-				t.Errorf("a member's context has a deadline: %v, and value %v, want the value alone", ok, ctx.Value(callerKey{}))
-			}
-			<-ctx.Done()
-			cause = context.Cause(ctx)
-			return cause
-		}))
-		ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), callerKey{}, "of the caller"), time.Hour)
-		defer cancel()
-		run := record.LaunchUnder(ctx, t, &g)
-		time.Sleep(time.Minute)
-		j.WantAll(t, "0s a begins", "0s b begins", "0s c begins")
-		run.End()
-		j.WantAll(t, "0s a begins", "0s b begins", "0s c begins", "1m1s a ends", "1m2s b ends", "1m3s c ends")
-		if cause != errEnd {
-			t.Errorf("cause of a member's context = %v, want that of Run's", cause)
-		}
-	})
-}
-
 func TestGroupReturnsNilWhenAllMembersReturnNil(t *testing.T) {
 	for name, members := range map[string][]time.Duration{"none": nil, "two": {time.Second, time.Hour}} {
 		runBubble(t, name, func(t *testing.T) {
@@ -301,36 +270,6 @@ func TestGroupAddAfterRunReturnedNeverRuns(t *testing.T) {
 		for _, stop := range stops {
 			stop()
 			stop()
-		}
-	})
-}
-
-// A Group whose ctx is done when Run is called starts no member. It has then run, as any
-// Group that has returned.
-func TestGroupStartsNothingAfterCtxIsDone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		q := reconcile.NewQueue[string]()
-		q.Enqueue("a")
-		runs := &reconcile.Reconciler[string]{Queue: q, Grace: time.Minute, Reconcile: func(context.Context, string) error {
-			t.Error("a run begins")
-			return nil
-		}}
-		g := groupOf(lateFeeder(t), runs, groupOf(lateFeeder(t), runs))
-		stop := g.Add("stopped", lateFeeder(t))
-		began := time.Now()
-		if err := g.Run(ctx); err != nil || time.Since(began) != 0 {
-			t.Errorf("Run = %v after %v, want nil at once", err, time.Since(began))
-		}
-		g.Add("late", runs)
-		stop()
-		if err := g.Run(t.Context()); !errors.Is(err, reconcile.ErrTerminal) {
-			t.Errorf("second Run = %v, want a terminal error", err)
-		}
-		synctest.Wait()
-		if n := q.Len(); n != 1 {
-			t.Errorf("%d items are ready, want the one that was", n)
 		}
 	})
 }
@@ -954,27 +893,6 @@ func TestRunStopsItsContextCallbacks(t *testing.T) {
 	}
 }
 
-func TestAfterStartsItsRunnerOnceReady(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		j := record.New()
-		r := supervise.After(func(ctx context.Context) error {
-			if ctx.Value(callerKey{}) != "of the caller" {
-				t.Error("ready is not called under the context of Run")
-			}
-			time.Sleep(5 * time.Second)
-			j.Note("ready")
-			return nil
-		}, member(j, "it", time.Second, errBoom))
-		run := record.LaunchUnder(context.WithValue(t.Context(), callerKey{}, "of the caller"), t, r)
-		time.Sleep(10 * time.Second)
-		run.Cancel(errEnd)
-		if err := run.Wait(); err != errBoom {
-			t.Errorf("Run = %v, want what the Runner returned", err)
-		}
-		j.Want(t, "5s ready", "5s it begins", "11s it ends")
-	})
-}
-
 func TestAfterFailsWhenReadyFails(t *testing.T) {
 	for name, ready := range map[string]func() error{
 		"error": func() error { return errBoom },
@@ -1144,29 +1062,6 @@ func TestRestartRunsAgainAsThePolicySays(t *testing.T) {
 				}
 				j.Want(t, c.starts...)
 			})
-		})
-	}
-}
-
-func TestRestartEndsAtOnceWhenCtxIsDone(t *testing.T) {
-	record.SetDefaultLogger(t, record.NewLog())
-	for name, c := range map[string]struct {
-		run  try
-		want error
-	}{
-		"in a pause":                {failing, nil},
-		"while it runs":             {func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }, nil},
-		"while it runs, and failed": {func(ctx context.Context) error { <-ctx.Done(); return errBoom }, errBoom},
-	} {
-		runBubble(t, name, func(t *testing.T) {
-			j := record.New()
-			run := record.Launch(t, supervise.Restart(minutes, tries(j, c.run)))
-			time.Sleep(10 * time.Second)
-			run.Cancel(errEnd)
-			if err := run.Wait(); err != c.want || j.Elapsed() != 10*time.Second {
-				t.Errorf("Run = %v after %v, want %v after 10s", err, j.Elapsed(), c.want)
-			}
-			j.Want(t, "0s run 1")
 		})
 	}
 }

@@ -43,7 +43,7 @@ func (w *world) leaders() int {
 
 // start runs one candidate, again and again, as a program does that ends when it no
 // longer leads and is started again.
-func start(name string, timeout time.Duration) func(proc *explore.Process, w *world) {
+func start(name string, timeout, lease time.Duration) func(proc *explore.Process, w *world) {
 	return func(proc *explore.Process, w *world) {
 		config := w.Config(proc)
 		config.Timeout = timeout
@@ -59,7 +59,7 @@ func start(name string, timeout time.Duration) func(proc *explore.Process, w *wo
 						LeaseMeta: metav1.ObjectMeta{Namespace: "default", Name: "lease"},
 						Client:    client, LockConfig: resourcelock.ResourceLockConfig{Identity: name},
 					},
-					LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
+					LeaseDuration: lease, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
 					ReleaseOnCancel: true,
 					Callbacks: leaderelection.LeaderCallbacks{
 						OnStartedLeading: func(lead context.Context) {
@@ -86,13 +86,13 @@ func TestMain(m *testing.M) {
 }
 
 // scenario is one of two candidates, whose requests have this timeout; 0 means none.
-func scenario(timeout time.Duration) explore.Scenario[*world] {
+func scenario(timeout, lease time.Duration) explore.Scenario[*world] {
 	return explore.Scenario[*world]{
 		World: func() *world {
 			return &world{Server: kubesim.NewServer(), leading: map[string]bool{}}
 		},
-		Start:  start("a", timeout),
-		Others: []func(*explore.Process, *world){start("b", timeout)},
+		Start:  start("a", timeout, lease),
+		Others: []func(*explore.Process, *world){start("b", timeout, lease)},
 		Steps:  func(s *explore.Environment, _ *world) { s.Advance(30 * time.Second) },
 		Invariant: func(w *world) error {
 			if n := w.leaders(); n > 1 {
@@ -112,9 +112,10 @@ func scenario(timeout time.Duration) explore.Scenario[*world] {
 	}
 }
 
-// With the timeout that resourcelock.NewFromKubeconfig sets, half of RenewDeadline.
+// With the timeout that resourcelock.NewFromKubeconfig sets, half of RenewDeadline. The lease is
+// longer than these two and RetryPeriod together. With 15 s, some runs find two leaders.
 func TestWithATimeout(t *testing.T) {
-	s := scenario(5 * time.Second)
+	s := scenario(5*time.Second, 18*time.Second)
 	if testing.Short() {
 		s.Plans = 200
 	}
@@ -123,7 +124,7 @@ func TestWithATimeout(t *testing.T) {
 
 // Without one, as in the example of client-go.
 func TestWithoutATimeout(t *testing.T) {
-	r, err := explore.Search(t, scenario(0))
+	r, err := explore.Search(t, scenario(0, 15*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}

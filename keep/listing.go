@@ -48,8 +48,9 @@ type known[K comparable, D, A any] struct {
 	swept              time.Duration // the time from then to the start of the last pair, for Resync
 	rejections, panics int           // pairs in a row, for the log
 
-	left       map[K]struct{}   // since the listing before, Desired lacks them
-	onlyDelete func(key K) bool // whether ApplyPlan deletes it, and does not ensure it; may be nil
+	left map[K]struct{} // since the listing before, Desired lacks them
+
+	ensures, deletes func(key K) bool // whether ApplyPlan does that; nil means that there is no plan
 }
 
 // surplus is an existing thing that is to be deleted, in time.
@@ -94,6 +95,7 @@ var (
 	errTooSoon    = errors.New("keep: it is not desired, and further complete listings must confirm that")
 	errUnlisted   = errors.New("keep: Lookup says that it is not desired, and the next listings must say so too")
 	errUnknown    = errors.New("keep: neither Desired nor Actual has listed it yet")
+	errNotPlanned = errors.New("keep: the plan does not have it")
 	errDisagree   = errors.New("keep: Lookup says that it is Absent, and Desired does not list it")
 )
 
@@ -106,6 +108,8 @@ func (k *known[K, D, A]) blocked(key K) error {
 		return errNotListed
 	case !ok: // 1
 		return errNothing
+	case k.deletes != nil && !k.deletes(key):
+		return errNotPlanned
 	case !thing.allowed && !thing.absent: // 3
 		return cmp.Or(k.rejection, errIncomplete)
 	case !thing.confirmed: // 4
@@ -134,7 +138,9 @@ type pair[K comparable, D, A any] struct {
 	old, next    known[K, D, A]
 	begun, ended time.Time
 
-	stay   int   // existing things that are desired
+	ensure, leaves bool // the key that is compared
+
+	stays  bool  // an existing thing is desired
 	newly  []K   // surplus
 	panics int   // keys with a panic of Absent or InSync
 	panic  error // the first of these
@@ -171,10 +177,7 @@ func (s *Set[K, D, A]) list(ctx context.Context, old known[K, D, A], how how[K])
 	p.next.complete = errActual == nil && errDesired == nil // 2
 	p.next.swept = p.begun.Sub(p.next.start)
 	p.next.ready = old.ready || p.next.complete || p.next.desired != nil && p.ended.Sub(p.next.start) >= 5*s.Period
-	if err := guard.Call(func() error { p.compare(); return nil }); err != nil { // 2: a Goexit of Absent or InSync
-		old.complete, old.left = false, nil
-		return old, fmt.Errorf("keep: Set.Absent or Set.InSync: %w", err)
-	}
+	p.compare()
 	if p.next.complete {
 		p.confirm(p.acceptOrReject())
 	}
@@ -211,49 +214,60 @@ func listOne[K comparable, D, A, V any](ctx context.Context, s *Set[K, D, A], ho
 	return all, nil
 }
 
-// compare compares the two sides, key by key.
+// compare compares the two sides, key by key. A panic, or a Goexit, of Absent or InSync
+// concerns its key alone.
 func (p *pair[K, D, A]) compare() {
 	p.next.todo, p.next.surplus, p.next.runs = map[K]bool{}, map[K]surplus[D]{}, map[K]run{}
-	for key := range p.next.desired {
-		p.compareOne(key)
-	}
+	keys := slices.Collect(maps.Keys(p.next.desired))
 	for key := range p.next.actual {
 		if _, ok := p.next.desired[key]; !ok && p.next.desired != nil { // else nothing is known to be surplus
-			p.compareOne(key)
+			keys = append(keys, key)
+		}
+	}
+	for len(keys) > 0 {
+		err := guard.Call(func() error {
+			for ; len(keys) > 0; keys = keys[1:] {
+				p.compareOne(keys[0])
+				p.note(keys[0])
+			}
+			return nil
+		})
+		if err != nil {
+			p.panics++
+			p.panic = cmp.Or(p.panic, fmt.Errorf("keep: Set.Absent or Set.InSync of %v: %w", keys[0], err))
+			p.note(keys[0])
+			keys = keys[1:]
 		}
 	}
 	sortKeys(p.newly)
 }
 
-// compareOne compares one key. A panic of Absent or InSync concerns this key alone.
+// compareOne finds out whether a thing is ensured, and whether it leaves.
 func (p *pair[K, D, A]) compareOne(key K) {
-	var ensure, leaves bool
-	err := guard.Try(func() error {
-		desired, listed := p.next.desired[key]
-		actual, exists := p.next.actual[key]
-		absent := listed && p.absent(desired)
-		if leaves = exists && (absent || !listed); leaves {
-			thing := p.leaving(key, absent)
-			p.next.surplus[key] = thing
-			if !thing.absent && !thing.allowed {
-				p.newly = append(p.newly, key)
-			}
-			desired, listed = thing.last, thing.keeps && !thing.allowed
-		} else if exists {
-			p.stay++
+	p.ensure, p.leaves = false, false // if Absent panics
+	desired, listed := p.next.desired[key]
+	actual, exists := p.next.actual[key]
+	absent := listed && p.absent(desired)
+	if p.leaves = exists && (absent || !listed); p.leaves {
+		thing := p.leaving(key, absent)
+		p.next.surplus[key] = thing
+		if !thing.absent && !thing.allowed {
+			p.newly = append(p.newly, key)
 		}
-		ensure = listed && !absent
-		ensure = ensure && !(exists && p.inSync(key, desired, actual)) // still true if it panics
-		return nil
-	})
-	if err != nil {
-		p.panics++
-		p.panic = cmp.Or(p.panic, fmt.Errorf("keep: Set.Absent or Set.InSync of %v: %w", key, err))
+		desired, listed = thing.last, thing.keeps && !thing.allowed
+	} else if exists {
+		p.stays = true
 	}
-	if !ensure && !leaves {
+	p.ensure = listed && !absent
+	p.ensure = p.ensure && !(exists && p.inSync(key, desired, actual)) // still true if it panics
+}
+
+// note notes what compareOne has found out.
+func (p *pair[K, D, A]) note(key K) {
+	if !p.ensure && !p.leaves {
 		return
 	}
-	last, same := p.old.runs[key], p.same(key)
+	last, same := p.old.runs[key], p.next.same(&p.old, key)
 	switch {
 	case !same:
 		last = run{}
@@ -261,7 +275,7 @@ func (p *pair[K, D, A]) compareOne(key K) {
 		last.listings++
 	}
 	p.next.runs[key] = last
-	if ensure {
+	if p.ensure {
 		_, was := p.old.todo[key]
 		p.next.todo[key] = !same || !was
 	}
@@ -274,15 +288,15 @@ func (p *pair[K, D, A]) inSync(key K, desired D, actual A) bool {
 		return p.InSync(desired, actual)
 	}
 	last, known := p.old.runs[key]
-	return p.same(key) && (!known || last.state == running || last.state == succeeded)
+	return p.next.same(&p.old, key) && (!known || last.state == running || last.state == succeeded)
 }
 
-// same reports whether the last pair has shown the same values of a key.
-func (p *pair[K, D, A]) same(key K) bool {
-	desired, is := p.next.lastDesired(key)
-	oldDesired, was := p.old.lastDesired(key)
-	actual, exists := p.next.actual[key]
-	oldActual, existed := p.old.actual[key]
+// same reports whether the old pair has shown the same values of a key.
+func (k *known[K, D, A]) same(old *known[K, D, A], key K) bool {
+	desired, is := k.lastDesired(key)
+	oldDesired, was := old.lastDesired(key)
+	actual, exists := k.actual[key]
+	oldActual, existed := old.actual[key]
 	return is == was && exists == existed && reflect.DeepEqual(oldDesired, desired) && reflect.DeepEqual(oldActual, actual)
 }
 
@@ -322,6 +336,7 @@ func (p *pair[K, D, A]) confirm(accepted bool) {
 		if accepted {
 			thing.agreed = cmp.Or(thing.agreed, p.ended)
 			thing.allowed = true // is not read of what is Absent, and reset when that changes
+			delete(p.next.todo, key)
 		}
 		p.next.surplus[key] = thing
 	}
@@ -336,7 +351,7 @@ func (s *Set[K, D, A]) deleteAfter() time.Duration {
 func (p *pair[K, D, A]) acceptOrReject() bool {
 	part := cmp.Or(p.MaxDeleted, 0.1)
 	limit := max(1, int(math.Ceil(part*float64(len(p.next.actual))-1e-6))) // 0.28 of 25 is 7, and a little more in binary
-	if p.stay == 0 && part < 1 || part < 0 {
+	if !p.stays && part < 1 || part < 0 {
 		limit = 0
 	}
 	if len(p.newly) <= limit { // 3
@@ -352,19 +367,13 @@ func (p *pair[K, D, A]) acceptOrReject() bool {
 	return false
 }
 
-// count counts what the pair has shown.
+// count counts what the pair has shown. Commit counts Missing and OutOfSync.
 func (p *pair[K, D, A]) count() {
 	k := &p.next
 	k.stats = Stats{Desired: len(k.desired), Actual: len(k.actual), Surplus: len(k.surplus), Completed: p.old.stats.Completed}
 	if k.complete {
 		k.stats.Completed = p.ended
 	}
-	for key := range k.todo {
-		if _, exists := k.actual[key]; exists {
-			k.stats.OutOfSync++
-		}
-	}
-	k.stats.Missing = len(k.todo) - k.stats.OutOfSync
 	if k.rejection != nil {
 		k.stats.Rejected = len(p.newly)
 	}
@@ -404,8 +413,21 @@ func (s *Set[K, D, A]) snapshot() (known[K, D, A], map[K]struct{}) {
 // commit makes next known, which was made of old, and returns it with the runs since.
 func (s *Set[K, D, A]) commit(old, next known[K, D, A]) known[K, D, A] {
 	defer s.lock()()
+	for key := range next.todo {
+		_, exists := next.actual[key]
+		last, ok := s.known.runs[key]
+		ended := last.state == succeeded || !ok && old.runs[key].state > pending // since the listing began
+		if exists && s.InSync == nil && ended && next.same(&old, key) {
+			delete(next.todo, key)
+			delete(next.runs, key)
+		} else if exists {
+			next.stats.OutOfSync++
+		}
+	}
+	next.stats.Missing = len(next.todo) - next.stats.OutOfSync
 	for key, last := range s.known.runs {
-		if !next.todo[key] && (last.state == running || last != old.runs[key]) { // it has changed since the listing began
+		changed := last.state == running || last != old.runs[key] // since the listing began
+		if changed && !next.todo[key] && !(last.state == succeeded && next.inSync(key)) {
 			next.runs[key] = run{last.state, max(last.listings, next.runs[key].listings)}
 		}
 	}
@@ -432,7 +454,7 @@ func (s *Set[K, D, A]) enqueue(queue reconcile.Enqueuer[K], old, next known[K, D
 		}
 	}
 	for _, key := range sortKeys(slices.Collect(maps.Keys(events))) {
-		if errQueue := guard.Try(func() error { queue.Enqueue(key); return nil }); errQueue != nil {
+		if errQueue := guard.Call(func() error { queue.Enqueue(key); return nil }); errQueue != nil {
 			delete(events, key)
 			err = cmp.Or(err, fmt.Errorf("keep: Set.Queue: enqueuing %v: %w", key, errQueue)) // the first, because there may be one for each key
 		}
@@ -467,7 +489,8 @@ func (s *Set[K, D, A]) woken(next known[K, D, A]) map[K]struct{} {
 	keys := map[K]struct{}{}
 	for key, reason := range s.waiting {
 		blocked := next.blocked(key)
-		ended := blocked != reason || next.listed && next.todo[key] // or it has drifted
+		stays := blocked == reason || errors.Is(blocked, ErrTooMany) && errors.Is(reason, ErrTooMany)
+		ended := !stays || next.listed && next.todo[key] // or it has drifted
 		switch reason {
 		case errUnlisted, errUnknown:
 			ended = next.complete

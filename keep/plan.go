@@ -131,6 +131,7 @@ func (s *Set[K, D, A]) listTwice(ctx context.Context, old known[K, D, A], how ho
 		thing.allowed = old.surplus[key].allowed
 		first.surplus[key] = thing
 	}
+	maps.DeleteFunc(how.accepted, func(key K, _ struct{}) bool { _, ok := first.surplus[key]; return !ok }) // 3
 	next, err = s.list(ctx, first, how)
 	return first, next, err
 }
@@ -174,7 +175,8 @@ func (s *Set[K, D, A]) Apply(ctx context.Context, r *reconcile.Reconciler[K]) er
 
 // ApplyPlan does what Apply does, except that it makes only changes that the Plan lists. It
 // leaves others as they are, and returns an error that names them. The conditions of a
-// deletion hold for the deletions of the Plan too.
+// deletion hold for the deletions of the Plan too. An event of another thing waits in the queue
+// for a minute, and then again while ApplyPlan goes on.
 func (s *Set[K, D, A]) ApplyPlan(ctx context.Context, plan Plan[K], r *reconcile.Reconciler[K]) error {
 	return s.apply(ctx, &plan, r)
 }
@@ -192,10 +194,19 @@ func (s *Set[K, D, A]) apply(ctx context.Context, plan *Plan[K], r *reconcile.Re
 	if err != nil {
 		return err
 	}
-	_, accepted := s.snapshot()
+	old, accepted := s.snapshot()
 	list := how[K]{accepted: accepted, begin: s.lists, logger: cmp.Or(s.Logger, reconcile.Logger(ctx))}
 	defer s.end()
-	before, k, err := s.listTwice(ctx, known[K, D, A]{}, list)
+	before, k, err := s.listTwice(ctx, known[K, D, A]{rejectedAt: old.rejectedAt, acceptedAt: old.acceptedAt}, list)
+	var waiting map[K]error // items of Run
+	s.change(func(k *known[K, D, A]) {
+		k.runs, waiting = map[K]run{}, maps.Clone(s.waiting)
+		maps.DeleteFunc(s.accepted, func(key K, _ struct{}) bool {
+			_, ok := before.surplus[key]
+			return before.surplus != nil && !ok
+		})
+	})
+	defer s.change(func(*known[K, D, A]) { maps.Copy(s.waiting, waiting) })
 	if err != nil {
 		return err // what was accepted stays so
 	}
@@ -203,7 +214,7 @@ func (s *Set[K, D, A]) apply(ctx context.Context, plan *Plan[K], r *reconcile.Re
 	var errOthers error
 	if plan != nil {
 		p, errOthers = p.within(*plan, accepted)
-		k.onlyDelete = isOneOf(p.Delete)
+		k.ensures, k.deletes = isOneOf(slices.Concat(p.Create, p.Update)), isOneOf(p.Delete)
 	}
 	s.commit(before, k)
 	now, later := split(p.Delete, func(key K) bool { return k.blocked(key) == nil })
@@ -215,7 +226,7 @@ func (s *Set[K, D, A]) apply(ctx context.Context, plan *Plan[K], r *reconcile.Re
 			return errors.Join(errOthers, err, context.Cause(ctx), p.Rejected)
 		case <-time.After(s.deleteAfter()):
 		}
-		old, _ := s.snapshot() // with the runs that have begun
+		old, list.accepted = s.snapshot() // with the runs that have begun
 		var errList error
 		k, errList = s.list(ctx, old, list)
 		s.commit(old, k)

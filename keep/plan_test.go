@@ -151,6 +151,26 @@ func TestApplyBoundsTheDeletionsOfBothPairs(t *testing.T) {
 	})
 }
 
+// TestAcceptEndsWithTheFirstListing of Apply if that shows the things as desired again.
+func TestAcceptEndsWithTheFirstListing(t *testing.T) {
+	bubble(t, 20, func(w *world) {
+		w.set.DeleteAfter = -1
+		w.answer(lacks(8))
+		if err := w.set.Accept(w.set.Apply(w.t.Context(), nil)); err != nil {
+			t.Error(err)
+		}
+		w.do(func() { w.desired["t00"] = gone }) // so that Apply lists twice
+		n := 0
+		w.answer(func(all map[string]string) (map[string]string, error) { n++; return lacks(8 * (n - 1))(all) })
+		for range 2 {
+			if err := w.set.Apply(w.t.Context(), nil); !errors.Is(err, keep.ErrTooMany) {
+				t.Errorf("Apply returned %v, want ErrTooMany", err)
+			}
+		}
+		w.took("0s -t00")
+	})
+}
+
 // TestNothingIsDeletedAfterApply, because its listings get old.
 func TestNothingIsDeletedAfterApply(t *testing.T) {
 	bubble(t, 5, func(w *world) {
@@ -235,6 +255,30 @@ func TestStatsAfterApply(t *testing.T) {
 		if s := w.set.Stats(); s.Desired != 19 || s.OutOfSync != 0 || w.ensured != 18 {
 			t.Errorf("Stats are %+v after %d things were ensured, want none out of sync after 18", s, w.ensured)
 		}
+		w.do(func() { w.desired["t02"] = gone; delete(w.desired, "t03") })
+		if err := w.set.ApplyPlan(w.t.Context(), keep.Plan[string]{Delete: []string{"t02", "t03"}}, nil); !strings.Contains(fmt.Sprint(err), "~ t04") {
+			t.Errorf("ApplyPlan returned %v, want t04 as not done", err)
+		}
+		w.took("10m0s -t03", "5m0s -t02")
+	})
+}
+
+// TestApplyBetweenRuns keeps why the items of the first Run wait, for the next Run to wake them.
+func TestApplyBetweenRuns(t *testing.T) {
+	bubble(t, 20, func(w *world) {
+		w.start()
+		w.wait(time.Second)
+		w.do(func() { delete(w.desired, "t00") })
+		w.wait(2 * time.Minute)
+		w.stop()
+		w.do(func() { w.deletes = func(string) error { return reconcile.Terminal(errDown) } })
+		if err := w.set.Apply(w.t.Context(), nil); !errors.Is(err, errDown) {
+			t.Errorf("Apply returned %v", err)
+		}
+		w.do(func() { w.deletes = nil })
+		w.runAgain()
+		w.wait(10 * time.Minute)
+		w.took("12m1s -t00")
 	})
 }
 
@@ -277,6 +321,23 @@ func TestApplyChecksItsReconciler(t *testing.T) {
 			t.Errorf("Apply took %v", took)
 		}
 	})
+}
+
+// TestApplyRunsNothingBeforeItLists, not even an event; a fault shows under -race.
+func TestApplyRunsNothingBeforeItLists(t *testing.T) {
+	for range 300 {
+		bubble(t, 1, func(w *world) {
+			r := &reconcile.Reconciler[string]{Queue: reconcile.NewQueue[string](), Workers: 4, Logger: w.set.Logger}
+			if err := w.set.Apply(w.t.Context(), r); err != nil {
+				t.Error(err)
+			}
+			w.answerActual(down)
+			r.Queue.(*reconcile.Queue[string]).Enqueue("t00")
+			if err := w.set.Apply(w.t.Context(), r); !errors.Is(err, errDown) || w.ensured > 0 {
+				t.Errorf("Apply returned %v, and ensured %d things", err, w.ensured)
+			}
+		})
+	}
 }
 
 // TestApplyEndsWithItsContext while it waits DeleteAfter.

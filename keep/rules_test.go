@@ -5,6 +5,7 @@ package keep_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -243,17 +244,53 @@ func TestRunDuringAListing(t *testing.T) {
 		}
 		calls := map[string]int{}
 		w.set.Ensure = func(_ context.Context, key, _ string) error {
-			calls[key]++
+			w.do(func() { calls[key]++ })
 			if key == "t01" {
-				time.Sleep(45 * time.Second)
+				time.Sleep(170 * time.Second)
 			}
 			return nil
 		}
 		w.start()
 		time.AfterFunc(80*time.Second, func() { w.queue.Enqueue("t02") })
 		w.wait(time.Hour)
-		if calls["t01"] != 17 || calls["t02"] != 1 { // t01: after the first three listings, and then in 14 of 57
-			t.Errorf("Ensure was called so often in an hour: %v, want 17 times for t01, and once for t02", calls)
+		if calls["t01"] != 16 || calls["t02"] != 1 { // t01: after the first listings, and then by one of four
+			t.Errorf("Ensure was called so often in an hour: %v, want 16 times for t01, and once for t02", calls)
+		}
+	})
+}
+
+// TestRunsDuringAListingWithoutInSync ends runs of things while Actual is listed, which took what
+// existed before. They are ensured again only if a value has changed, or if they are missing.
+func TestRunsDuringAListingWithoutInSync(t *testing.T) {
+	bubble(t, 20, func(w *world) {
+		w.set.InSync, w.set.Resync = nil, -1
+		calls := map[string]int{}
+		ensure := w.set.Ensure
+		w.set.Ensure = func(ctx context.Context, key, desired string) error {
+			time.Sleep(7 * time.Second) // 140 s for all, so that t08 to t11 end in the second listing
+			if calls[key]++; key == "t05" && calls[key] == 2 {
+				return errDown
+			}
+			return ensure(ctx, key, desired)
+		}
+		w.existing = func(_ context.Context, all map[string]string) (map[string]string, error) {
+			if time.Since(w.begun) > 0 {
+				time.Sleep(30 * time.Second)
+			}
+			return all, nil
+		}
+		delete(w.actual, "t10")
+		time.AfterFunc(80*time.Second, func() { w.do(func() { w.desired["t09"] = "2" }) })
+		time.AfterFunc(171*time.Second, func() { w.set.Enqueue("t05") }) // its retry ends in the fourth listing
+		ctx, cancel := context.WithTimeout(w.t.Context(), time.Hour)
+		defer cancel()
+		if err := w.set.Run(ctx); err != nil { // with one worker
+			t.Error(err)
+		}
+		for key, n := range calls { // of t09 and t10, the other value then changes too
+			if want := cmp.Or(map[string]int{"t05": 3, "t09": 3, "t10": 3}[key], 1); n != want {
+				t.Errorf("%s was ensured %d times, want %d", key, n, want)
+			}
 		}
 	})
 }
@@ -468,22 +505,54 @@ func TestApplyPlanAndLookup(t *testing.T) {
 		if err == nil {
 			err = w.set.ApplyPlan(w.t.Context(), plan, nil)
 		}
-		if !strings.Contains(fmt.Sprint(err), "t00: keep: the plan deletes it, and Lookup says that it is desired") {
+		if !strings.Contains(fmt.Sprint(err), "t00: keep: it is desired, and the plan does not ensure it") {
 			t.Errorf("ApplyPlan returned %v", err)
 		}
 		w.took("0s +t01")
 	})
 }
 
-// TestApplyAndLookup says what is not ensured because only Lookup says that it is not desired.
+// TestApplyAndLookup says what is not ensured or deleted because only Lookup says so.
 func TestApplyAndLookup(t *testing.T) {
+	for _, ok := range []bool{false, true} {
+		bubble(t, 20, func(w *world) {
+			want := "t00: keep: Lookup says that it is not desired"
+			if ok {
+				delete(w.desired, "t00")
+				want = "t00: keep: Lookup says that it is Absent, and Desired does not list it"
+			} else {
+				delete(w.actual, "t00")
+			}
+			w.set.Lookup = func(context.Context, string, string) (string, bool, error) { return gone, ok, nil }
+			ctx, cancel := context.WithTimeout(w.t.Context(), time.Hour)
+			defer cancel()
+			if err := w.set.Apply(ctx, nil); !strings.Contains(fmt.Sprint(err), want) {
+				t.Errorf("Apply returned %v, want %s", err, want)
+			}
+			w.took()
+		})
+	}
+}
+
+// TestSlowLookup takes so long that the next pair lists the thing as desired. Run lists soon.
+func TestSlowLookup(t *testing.T) {
 	bubble(t, 20, func(w *world) {
-		delete(w.actual, "t00")
-		w.set.Lookup = func(context.Context, string, string) (string, bool, error) { return "", false, nil }
-		if err := w.set.Apply(w.t.Context(), nil); !strings.Contains(fmt.Sprint(err), "t00: keep: Lookup says that it is not desired") {
-			t.Errorf("Apply returned %v", err)
+		w.set.Period, w.set.Resync = time.Hour, -1
+		w.set.Lookup = func(context.Context, string, string) (string, bool, error) {
+			time.Sleep(30 * time.Minute)
+			return "", false, nil
 		}
-		w.took()
+		lists := 0
+		w.answer(func(all map[string]string) (map[string]string, error) { lists++; return all, nil })
+		delete(w.desired, "t00")
+		w.start()
+		w.wait(45 * time.Minute)
+		w.do(func() { w.desired["t00"] = "1" })
+		w.queue.Enqueue("t00") // at an hour, it is listed as desired
+		w.wait(40 * time.Minute)
+		if lists != 3 {
+			t.Errorf("%d pairs were listed, want one more than each hour", lists)
+		}
 	})
 }
 
@@ -565,6 +634,7 @@ func TestDeletedAgain(t *testing.T) {
 			}
 			late := 0
 			w.set.Delete = func(ctx context.Context, key, actual string) error {
+				defer time.Sleep(90 * time.Second) // more than a Period
 				if late++; late < 3 {
 					return nil // the provider takes two listings to delete it
 				}
@@ -647,17 +717,27 @@ func TestApplyPlan(t *testing.T) {
 			w.actual["t07"] = "2"
 			w.actual["t09"] = "0"
 		})
-		err = w.set.ApplyPlan(w.t.Context(), plan, nil)
+		q := reconcile.NewQueue[string]()
+		q.Enqueue("t09") // an event is not lost, and no part of the plan either
+		err = w.set.ApplyPlan(w.t.Context(), plan, &reconcile.Reconciler[string]{Queue: q, Logger: w.set.Logger})
 		if want := "keep: not in the plan, and not done:\n+ t08\n~ t09\n- t01\n- t02\n1 to create, 1 to update, 2 to delete"; err == nil || err.Error() != want {
 			t.Errorf("ApplyPlan returned %v, want %q", err, want)
 		}
 		w.took("0s +t05", "0s +t06", "5m0s -t00")
+		if state := q.State("t09"); !strings.Contains(fmt.Sprint(state.Err), "keep: the plan does not have it") {
+			t.Errorf("the event is %+v", state)
+		}
+		if err := w.set.Reconcile(w.t.Context(), "t09"); err != nil { // the plan has ended
+			t.Error(err)
+		}
+		w.took("5m0s +t09")
 		if want := `at=0s level=INFO msg="waiting before the next listings, which must confirm deletions" deletions=1 for=5m0s`; !strings.Contains(text.String(), want) {
 			t.Errorf("want %q in\n%s", want, text)
 		}
 		w.answer(empty)
-		if err := w.set.ApplyPlan(w.t.Context(), keep.Plan[string]{Delete: []string{"t01"}}, nil); !errors.Is(err, keep.ErrTooMany) {
-			t.Errorf("ApplyPlan returned %v, want ErrTooMany", err)
+		w.wait(time.Minute)
+		if err := w.set.ApplyPlan(w.t.Context(), keep.Plan[string]{Delete: []string{"t01"}}, nil); !errors.Is(err, keep.ErrTooMany) || w.set.Age() != time.Minute {
+			t.Errorf("ApplyPlan returned %v %v after the last accepted pair, want ErrTooMany and 1m", err, w.set.Age())
 		}
 	})
 }

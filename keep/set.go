@@ -260,7 +260,11 @@ func (s *Set[K, D, A]) reconciler(ctx context.Context, r *reconcile.Reconciler[K
 	if once.Reconcile == nil {
 		once.Reconcile = s.Reconcile
 	}
-	return once, once.Apply(ctx) // checks the fields, and runs nothing
+	check := once
+	if q, _ := check.Queue.(*reconcile.Queue[K]); q != nil {
+		check.Queue = nil // else items of it may run
+	}
+	return once, check.Apply(ctx)
 }
 
 // runListings lists until ctx is done.
@@ -294,8 +298,10 @@ func (s *Set[K, D, A]) begin() {
 	s.known = known[K, D, A]{acceptedAt: time.Now(), before: s.known.before}
 }
 
-// end sees to it that nothing is deleted until a pair is complete.
-func (s *Set[K, D, A]) end() { s.change(func(k *known[K, D, A]) { k.complete = false }) }
+// end sees to it that nothing is deleted until a pair is complete. A plan ends too.
+func (s *Set[K, D, A]) end() {
+	s.change(func(k *known[K, D, A]) { k.complete, k.ensures, k.deletes = false, nil, nil })
+}
 
 // lists notes the context of the listing in progress.
 func (s *Set[K, D, A]) lists(ctx context.Context) {
@@ -329,15 +335,16 @@ func (s *Set[K, D, A]) lock() (unlock func()) {
 // thing that neither listing has is tried again once: the next listings show whether the
 // thing is there.
 func (s *Set[K, D, A]) Reconcile(ctx context.Context, key K) (err error) {
-	k, last := s.startRun(key)
-	if !k.ready {
-		return waitBecause(errNotListed)
+	k, last, err := s.startRun(key)
+	if err != nil {
+		return waitBecause(err)
 	}
 	state := failed // if it panics
 	defer func() { s.endRun(key, state) }()
 	desired, ok := k.lastDesired(key)
 	if s.Lookup != nil {
 		desired, ok, err = s.Lookup(ctx, key, desired)
+		k = s.now() // Lookup may have taken long
 	}
 	listed, isListed := k.desired[key]
 	if _, exists := k.actual[key]; !isListed && !exists && (s.Lookup == nil || err != nil) {
@@ -357,26 +364,28 @@ func (s *Set[K, D, A]) Reconcile(ctx context.Context, key K) (err error) {
 		}
 		return reconcile.Terminal(errUnlisted)
 	}
-	if ensure && k.onlyDelete != nil && k.onlyDelete(key) {
-		return reconcile.Terminal(errors.New("keep: the plan deletes it, and Lookup says that it is desired"))
+	if ensure && k.ensures != nil && !k.ensures(key) {
+		return reconcile.Terminal(errors.New("keep: it is desired, and the plan does not ensure it"))
 	}
 	if ensure {
 		err = s.Ensure(ctx, key, desired)
 		state = stateAfter(err)
 	}
-	actual, blocked := s.deletable(key, absent) // as listed now, because Lookup may have taken long
+	actual, blocked := s.deletable(key, absent)
 	switch {
 	case err != nil: // the end of the other reason wakes the item all the same
 		return err
 	case blocked == errNothing || blocked == nil && ensure:
 		return nil
+	case blocked == errDisagree && s.poller.Load() == nil: // nor will a listing come
+		return reconcile.Terminal(blocked)
 	case blocked != nil:
 		state = running
 		return waitBecause(blocked)
 	}
 	err = s.Delete(ctx, key, actual)
 	if state = stateAfter(err); state == succeeded {
-		s.noteDeleted(ctx, key)
+		s.noteDeleted(ctx, key, k.surplus[key].since)
 	}
 	return err
 }
@@ -405,18 +414,24 @@ func (s *Set[K, D, A]) unknown(k known[K, D, A], key K, last, err error) error {
 }
 
 // startRun notes that a run of a key starts, and returns what the listings say, and why the
-// item waited, nil if it did not. If the listings say nothing yet, it has to wait.
-func (s *Set[K, D, A]) startRun(key K) (k known[K, D, A], waited error) {
+// item waited, nil if it did not. Err says why it has to wait once more.
+func (s *Set[K, D, A]) startRun(key K) (k known[K, D, A], waited, err error) {
 	defer s.lock()()
-	waited = s.waiting[key]
+	k, waited = s.known, s.waiting[key]
 	delete(s.waiting, key)
-	_, desired := s.known.lastDesired(key)
-	if _, leaves := s.known.surplus[key]; s.known.ready && (desired || leaves) { // others are not kept
-		s.known.runs[key] = run{running, s.known.runs[key].listings}
-	} else if !s.known.ready {
-		s.waiting[key] = errNotListed
+	switch _, desired := k.lastDesired(key); {
+	case !k.ready:
+		err = errNotListed
+	case k.deletes != nil && !k.deletes(key) && !k.ensures(key):
+		err = errNotPlanned
+	default:
+		if _, leaves := k.surplus[key]; desired || leaves { // others are not kept
+			k.runs[key] = run{running, k.runs[key].listings}
+		}
+		return k, waited, nil
 	}
-	return s.known, waited
+	s.waiting[key] = err
+	return k, waited, err
 }
 
 // endRun notes how a run has ended, unless the values of its key have changed since it started.
@@ -433,9 +448,13 @@ func (s *Set[K, D, A]) endRun(key K, state runState) {
 	}
 }
 
-// waitBecause makes an item wait for the listing that ends the reason.
+// waitBecause makes an item wait for the listing that ends the reason, or for the end of ApplyPlan.
 func waitBecause(reason error) error {
-	return fmt.Errorf("%w: %w", reason, reconcile.RequeueWithin(time.Hour))
+	limit := time.Hour
+	if reason == errNotPlanned {
+		limit = time.Minute
+	}
+	return fmt.Errorf("%w: %w", reason, reconcile.RequeueWithin(limit))
 }
 
 // waitForListing makes an item wait for the next complete pair, and reports whether there
@@ -466,12 +485,12 @@ func (s *Set[K, D, A]) deletable(key K, absent bool) (A, error) {
 	return s.known.actual[key], err
 }
 
-// noteDeleted warns if the thing was deleted before, not longer ago than twice, and has
-// become surplus again since.
-func (s *Set[K, D, A]) noteDeleted(ctx context.Context, key K) {
+// noteDeleted warns if a thing that is surplus since then was deleted before that, and not
+// longer ago than twice.
+func (s *Set[K, D, A]) noteDeleted(ctx context.Context, key K, since time.Time) {
 	unlock := s.lock()
 	last, now := s.deleted[key], time.Now()
-	again := s.known.surplus[key].since.After(last) && now.Sub(last) <= s.twice()
+	again := since.After(last) && now.Sub(last) <= s.twice()
 	s.deleted[key] = now
 	delete(s.accepted, key) // another thing may have the key when Apply is called again
 	unlock()
@@ -614,7 +633,7 @@ func (s *Set[K, D, A]) checkAbsent() error {
 	}
 	for _, zero := range []D{zero, empty} {
 		absent := false
-		err := guard.Try(func() error { absent = s.absent(zero); return nil })
+		err := guard.Call(func() error { absent = s.absent(zero); return nil })
 		if absent || err != nil {
 			return fmt.Errorf("keep: Set.Absent is not false for the zero value %#v: one fault in decoding would delete everything (%w)", zero, cmp.Or(err, errors.New("it is true")))
 		}

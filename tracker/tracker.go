@@ -321,7 +321,9 @@ func (t *Tracker[T, V]) compare(listed Listed[T, V], share share, repeated *repe
 	case old.version != listed.Version:
 		return t.report(Change[T, V]{Kind: Altered, Item: listed.Item, Old: old.version, New: listed.Version}, t.Queue.Enqueue, &e)
 	case share.has(listed.Item):
-		t.Queue.Offer(listed.Item)
+		if err := guard.Call(func() error { t.Queue.Offer(listed.Item); return nil }); err != nil {
+			return err
+		}
 	}
 	t.set(listed.Item, &e)
 	return nil
@@ -408,7 +410,7 @@ func inOrder[T comparable](items iter.Seq[T], n int) []T {
 // those that follow when their number has doubled.
 func (t *Tracker[T, V]) report(c Change[T, V], add func(T), e *entry[V]) error {
 	if t.OnChange != nil {
-		err := guard.Try(func() error { t.OnChange(c); return nil })
+		err := guard.Call(func() error { t.OnChange(c); return nil })
 		if p, ok := err.(*reconcile.PanicError); ok {
 			if t.panics++; t.panics&(t.panics-1) == 0 {
 				t.log(slog.LevelError, "OnChange panicked", "item", c.Item, "err", p, "panics", t.panics, "stack", string(p.Stack))
@@ -420,7 +422,7 @@ func (t *Tracker[T, V]) report(c Change[T, V], add func(T), e *entry[V]) error {
 		was = &old
 	}
 	t.set(c.Item, e) // first, for the run that asks for it by Version
-	err := guard.Try(func() error { add(c.Item); return nil })
+	err := guard.Call(func() error { add(c.Item); return nil })
 	if err != nil {
 		t.set(c.Item, was)
 	}

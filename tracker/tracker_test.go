@@ -446,20 +446,20 @@ func TestTrackerRemembersBetweenRuns(t *testing.T) {
 	})
 }
 
-// A refusal is a queue that panics for x, as a Queue does for a NaN.
+// A refusal is a queue that calls Goexit for x; a Queue panics for a NaN.
 type refusal struct{ journal[string] }
 
 func (q refusal) Enqueue(item string) {
 	if item == "x" && q.Elapsed() > 0 {
-		panic("no x")
+		runtime.Goexit()
 	}
 	q.journal.Enqueue(item)
 }
 
 func (q refusal) Offer(item string) { q.Enqueue(item) }
 
-// An item on which the queue panics does not hide later items, and is reported again.
-func TestTrackerContinuesAfterAPanicOfTheQueue(t *testing.T) {
+// An item on which the queue calls Goexit does not hide later items, and is reported again.
+func TestTrackerContinuesAfterAGoexitOfTheQueue(t *testing.T) {
 	for name, c := range map[string]struct {
 		resync   time.Duration
 		listings []string
@@ -478,7 +478,7 @@ func TestTrackerContinuesAfterAPanicOfTheQueue(t *testing.T) {
 				if got := slices.Sorted(slices.Values(q.whats())); !slices.Equal(got, c.want) {
 					t.Errorf("journal %q, want %q", got, c.want)
 				}
-				if !strings.Contains(text.String(), `"listing failed"`) || !strings.Contains(text.String(), "no x") {
+				if !strings.Contains(text.String(), `"listing failed"`) || !strings.Contains(text.String(), "Goexit") {
 					t.Errorf("log %s, want that the listing failed", text.String())
 				}
 			})
@@ -500,14 +500,14 @@ func logTo(text *bytes.Buffer) *slog.Logger {
 }
 
 // A failure is logged, and the same failure again when it has occurred twice as often. A
-// panic of OnChange is logged too, and keeps no item from the queue.
+// Goexit of OnChange is logged too, and keeps no item from the queue.
 func TestTrackerLogs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
 		j := newJournal[string]()
 		tr := &letters{Name: "disks", Logger: logTo(&text)}
 		listings := []string{"!", "!", "!", "!", "", "#", "a1 b1 c1", "a1 b1 c1 d1"}
-		trackInto(t, tr, j, func(tracker.Change[string, int]) { panic("no hook") }, listings...)
+		trackInto(t, tr, j, func(tracker.Change[string, int]) { runtime.Goexit() }, listings...)
 		tr.Name = ""
 		trackInto(t, tr, j, nil, "!", "")
 		want := `level=ERROR msg="listing failed" member=listing failures=1 err=boom tracker=disks
@@ -515,10 +515,10 @@ level=ERROR msg="listing failed" member=listing failures=2 err=boom tracker=disk
 level=ERROR msg="listing failed" member=listing failures=4 err=boom tracker=disks
 level=INFO msg="listing succeeded again" member=listing failures=4 tracker=disks
 level=ERROR msg="listing failed" member=listing failures=1 err="panic: boom" stack=true tracker=disks
-level=ERROR msg="OnChange panicked" member=listing item=a err="panic: no hook" panics=1 stack=true tracker=disks
-level=ERROR msg="OnChange panicked" member=listing item=b err="panic: no hook" panics=2 stack=true tracker=disks
+level=ERROR msg="OnChange panicked" member=listing item=a err="panic: runtime.Goexit called" panics=1 stack=true tracker=disks
+level=ERROR msg="OnChange panicked" member=listing item=b err="panic: runtime.Goexit called" panics=2 stack=true tracker=disks
 level=INFO msg="listing succeeded again" member=listing failures=1 tracker=disks
-level=ERROR msg="OnChange panicked" member=listing item=d err="panic: no hook" panics=4 stack=true tracker=disks
+level=ERROR msg="OnChange panicked" member=listing item=d err="panic: runtime.Goexit called" panics=4 stack=true tracker=disks
 level=ERROR msg="listing failed" member=listing failures=1 err=boom
 level=INFO msg="listing lost items" member=listing lost=4 of=4
 level=INFO msg="listing succeeded again" member=listing failures=1

@@ -9,6 +9,7 @@ import (
 	"iter"
 	"log/slog"
 	"net/url"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -437,27 +438,30 @@ func TestStoppedInformer(t *testing.T) {
 	})
 }
 
-// TestPanicInKeys ends the feeder, not the process. Restarted, it loses nothing.
+// TestPanicInKeys ends the feeder, not the process, and so does a Goexit. Restarted, it loses nothing.
 func TestPanicInKeys(t *testing.T) {
 	apitest.Run(t, func(t *testing.T, s *apitest.Server) {
 		ns := s.Namespace(t)
 		s.Kubectl(t, "create", "configmap", "a", "-n", ns)
-		panicked := false
+		faults := []func(){func() { panic("of a user") }, goruntime.Goexit}
 		source := &kube.Source[name]{
 			Informer: typedInformer(t, s.Admin(), ns, 0),
 			Keys: func(obj metav1.Object) iter.Seq[name] {
-				if !panicked {
-					panicked = true
-					panic("of a user")
+				if len(faults) > 0 {
+					fault := faults[0]
+					faults = faults[1:]
+					fault()
 				}
 				return kube.Name(obj)
 			},
 		}
 		kubetest.Run(t, kube.Run(source.Informer))
 		h := newHeard[name]()
-		var panicErr *reconcile.PanicError
-		if err := source.Feed(t.Context(), h); !errors.As(err, &panicErr) || panicErr.Value != "of a user" {
-			t.Fatalf("Feed: %v, want a PanicError", err)
+		for _, want := range []string{"of a user", "runtime.Goexit called"} {
+			var panicErr *reconcile.PanicError
+			if err := source.Feed(t.Context(), h); !errors.As(err, &panicErr) || panicErr.Value != want {
+				t.Fatalf("Feed: %v, want a PanicError", err)
+			}
 		}
 		kubetest.Run(t, reconcile.Feed(h, source.Feed))
 		h.wait(t, "enqueue "+ns+"/a")

@@ -139,13 +139,14 @@ func (h *handler[T]) pass(enqueue func(T), objs ...metav1.Object) {
 	}
 }
 
-// guard calls f, unless Feed ends, and has a failure or a panic in it end Feed.
-// Without this, the panic would end the process: that is what informers do.
+// guard calls f, unless Feed ends, and has a failure, a panic or a Goexit in it end Feed.
+// Without this, the panic would end the process: that is what informers do. A Goexit would
+// end the goroutine of the informer, and no event would come any more.
 func (h *handler[T]) guard(f func() error) {
 	if h.stopped.Load() {
 		return
 	}
-	var err error
+	err := error(&reconcile.PanicError{Value: "runtime.Goexit called"}) // unless f returns
 	defer func() {
 		if v := recover(); v != nil {
 			err = &reconcile.PanicError{Value: v, Stack: debug.Stack()}

@@ -95,7 +95,7 @@ var (
 	errTooSoon    = errors.New("keep: it is not desired, and further complete listings must confirm that")
 	errUnlisted   = errors.New("keep: Lookup says that it is not desired, and the next listings must say so too")
 	errUnknown    = errors.New("keep: neither Desired nor Actual has listed it yet")
-	errNotPlanned = errors.New("keep: the plan does not have it")
+	errNotPlanned = errors.New("keep: the plan has no change for it")
 	errDisagree   = errors.New("keep: Lookup says that it is Absent, and Desired does not list it")
 )
 

@@ -166,8 +166,8 @@ func (k *known[K, D, A]) plan() Plan[K] {
 // Apply blocks until all changes are made, or ctx is done. It does not list during its
 // runs. If too many things are surplus, it deletes none of these, makes the other changes,
 // and returns a [*Rejection], for [errors.As]. To delete them, call Accept with that error,
-// and Apply again. Of an earlier call, Apply keeps only the accepted keys that were not
-// deleted. It returns an error at once while Run or another Apply goes on, and a
+// and Apply again. Of an earlier call, Apply keeps the accepted keys that were not
+// deleted, and the times of Age and Rejected. It returns an error at once while Run or another Apply goes on, and a
 // [reconcile.Terminal] error if a field is wrong.
 func (s *Set[K, D, A]) Apply(ctx context.Context, r *reconcile.Reconciler[K]) error {
 	return s.apply(ctx, nil, r)

@@ -724,7 +724,7 @@ func TestApplyPlan(t *testing.T) {
 			t.Errorf("ApplyPlan returned %v, want %q", err, want)
 		}
 		w.took("0s +t05", "0s +t06", "5m0s -t00")
-		if state := q.State("t09"); !strings.Contains(fmt.Sprint(state.Err), "keep: the plan does not have it") {
+		if state := q.State("t09"); !strings.Contains(fmt.Sprint(state.Err), "keep: the plan has no change for it") {
 			t.Errorf("the event is %+v", state)
 		}
 		if err := w.set.Reconcile(w.t.Context(), "t09"); err != nil { // the plan has ended

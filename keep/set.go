@@ -260,11 +260,9 @@ func (s *Set[K, D, A]) reconciler(ctx context.Context, r *reconcile.Reconciler[K
 	if once.Reconcile == nil {
 		once.Reconcile = s.Reconcile
 	}
-	check := once
-	if q, _ := check.Queue.(*reconcile.Queue[K]); q != nil {
-		check.Queue = nil // else items of it may run
-	}
-	return once, check.Apply(ctx)
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	return once, once.Apply(ended) // checks the fields, and runs nothing
 }
 
 // runListings lists until ctx is done.
@@ -357,7 +355,7 @@ func (s *Set[K, D, A]) Reconcile(ctx context.Context, key K) (err error) {
 		return context.Cause(ctx)
 	}
 	absent := ok && s.absent(desired)
-	ensure := ok && !absent
+	ensure := ok && !absent && k.ready // else Run has begun again
 	if !ensure && isListed && !s.absent(listed) {
 		if state = pending; s.waitForListing(key, errUnlisted, last) {
 			return waitBecause(errUnlisted)
@@ -485,7 +483,7 @@ func (s *Set[K, D, A]) deletable(key K, absent bool) (A, error) {
 	return s.known.actual[key], err
 }
 
-// noteDeleted warns if a thing that is surplus since then was deleted before that, and not
+// noteDeleted warns if a thing that became surplus at this time was deleted before it, and not
 // longer ago than twice.
 func (s *Set[K, D, A]) noteDeleted(ctx context.Context, key K, since time.Time) {
 	unlock := s.lock()

@@ -198,9 +198,9 @@ func (s *Set[K, D, A]) apply(ctx context.Context, plan *Plan[K], r *reconcile.Re
 	list := how[K]{accepted: accepted, begin: s.lists, logger: cmp.Or(s.Logger, reconcile.Logger(ctx))}
 	defer s.end()
 	before, k, err := s.listTwice(ctx, known[K, D, A]{rejectedAt: old.rejectedAt, acceptedAt: old.acceptedAt}, list)
-	var waiting map[K]error // items of Run
+	var waiting map[K]error // why the items of Run wait: the runs of Apply forget it, for its own items
 	s.change(func(k *known[K, D, A]) {
-		k.runs, waiting = map[K]run{}, maps.Clone(s.waiting)
+		k.runs, waiting = map[K]run{}, maps.Clone(s.waiting) // runs of an earlier call say nothing of these listings
 		maps.DeleteFunc(s.accepted, func(key K, _ struct{}) bool {
 			_, ok := before.surplus[key]
 			return before.surplus != nil && !ok
@@ -208,7 +208,7 @@ func (s *Set[K, D, A]) apply(ctx context.Context, plan *Plan[K], r *reconcile.Re
 	})
 	defer s.change(func(*known[K, D, A]) { maps.Copy(s.waiting, waiting) })
 	if err != nil {
-		return err // what was accepted stays so
+		return err // what was accepted stays so, unless the first listing has it as desired
 	}
 	p := k.plan()
 	var errOthers error

@@ -256,7 +256,7 @@ func TestFailedLaneIsRestartedAlone(t *testing.T) {
 			d := record.New()
 			l := byFirst(d)
 			l.MaxRunning = 1 // A lane in back-off does not occupy a turn.
-			var text lockedBuffer
+			var text record.Text
 			l.Logger = slog.New(slog.NewTextHandler(&text, nil))
 			good := l.Reconciler
 			var calls atomic.Int32
@@ -334,7 +334,7 @@ func TestEndedBeforeTheLaneIsCreatedAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := record.New()
 		l := byFirst(d)
-		var text lockedBuffer
+		var text record.Text
 		l.Logger = slog.New(slog.NewTextHandler(&text, nil))
 		l.Ended = func(lane string) {
 			d.Note("ends %s", lane)
@@ -611,22 +611,4 @@ func TestNothingIsLostWhileLanesEnd(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A lockedBuffer is read while a handler may write to it.
-type lockedBuffer struct {
-	mu   sync.Mutex // guards text
-	text bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }

@@ -342,7 +342,7 @@ func TestControllerLogs(t *testing.T) {
 			t.Error(err)
 		}
 		for _, want := range []string{"it is broken", "reconciler=configs", "item=shop/a"} {
-			if text := l.text(); !strings.Contains(text, want) {
+			if text := l.String(); !strings.Contains(text, want) {
 				t.Errorf("the Group has logged %q, want %q in it", text, want)
 			}
 		}

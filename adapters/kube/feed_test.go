@@ -32,6 +32,7 @@ import (
 	"github.com/reconkernel/reconcile/adapters/kube"
 	"github.com/reconkernel/reconcile/adapters/kube/internal/apitest"
 	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
+	"github.com/reconkernel/reconcile/internal/record"
 	"github.com/reconkernel/reconcile/supervise"
 )
 
@@ -268,32 +269,6 @@ func TestSynced(t *testing.T) {
 	})
 }
 
-// A logged is what a logger wrote.
-type logged struct {
-	mu   sync.Mutex // guards text
-	text strings.Builder
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
-// take returns it and forgets it.
-func (l *logged) take() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	defer l.text.Reset()
-	return l.text.String()
-}
-
 // TestFailuresAreLoggedRarely has every list fail for an hour, then the server be
 // back for another, and then the same failures again.
 func TestFailuresAreLoggedRarely(t *testing.T) {
@@ -317,17 +292,19 @@ func TestFailuresAreLoggedRarely(t *testing.T) {
 				return w, nil
 			},
 		}
-		var log logged
+		var log record.Text
 		group := supervise.Group{Logger: slog.New(slog.NewTextHandler(&log, nil))}
 		group.Add("informer", kube.Run(cache.NewSharedInformer(list, &corev1.ConfigMap{}, 0)))
 		broken.Store(true)
 		kubetest.Run(t, &group)
+		seen := 0
 		for hour, min := range []int{60, 0, 60} {
 			broken.Store(hour != 1)
 			failures.Store(0)
 			time.Sleep(time.Hour)
 			synctest.Wait()
-			got := log.take()
+			got := log.String()[seen:]
+			seen += len(got)
 			failed, lines := int(failures.Load()), strings.Count(got, "level=WARN")
 			if failed < min || min > 0 && (lines < 2 || lines > 9) || min == 0 && lines > 0 {
 				t.Errorf("in hour %d: %d warnings of %d failures, want a few of many, and none in the hour without:\n%s", hour, lines, failed, got)
@@ -494,7 +471,7 @@ func TestSyncedErrorNamesTheReason(t *testing.T) {
 					},
 				}
 				source := names(cache.NewSharedInformer(list, &corev1.ConfigMap{}, 0))
-				var log logged
+				var log record.Text
 				group := supervise.Group{Logger: slog.New(slog.NewTextHandler(&log, nil))}
 				if c.run {
 					group.Add("informer", kube.Run(source.Informer))

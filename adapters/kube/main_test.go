@@ -4,7 +4,6 @@
 package kube_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -29,6 +28,7 @@ import (
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube"
 	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
+	"github.com/reconkernel/reconcile/internal/record"
 )
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
@@ -200,8 +200,7 @@ func start(t testing.TB, p *kubetest.Process) {
 // A lines keeps what is logged, and is done when a text is in it.
 type lines struct {
 	slog.Handler
-	mu   sync.Mutex // guards what follows
-	buf  bytes.Buffer
+	record.Text
 	want string
 	done func()
 }
@@ -213,19 +212,11 @@ func newLines(want string, done func()) *lines {
 }
 
 func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.buf.Write(p)
-	if strings.Contains(l.buf.String(), l.want) {
+	n, err := l.Text.Write(p)
+	if strings.Contains(l.String(), l.want) {
 		l.done()
 	}
-	return len(p), nil
-}
-
-func (l *lines) text() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
+	return n, err
 }
 
 var fooResource = schema.GroupVersionResource{Group: "samplecontroller.example.com", Version: "v1", Resource: "foos"}

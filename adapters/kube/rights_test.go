@@ -166,7 +166,7 @@ var helpers = map[string]helper{
 		if err != nil && !errors.Is(err, reconcile.ErrLeaseLost) {
 			return err
 		}
-		if text := p.logger.Handler().(*lines).text(); strings.Contains(text, "cannot") {
+		if text := p.logger.Handler().(*lines).String(); strings.Contains(text, "cannot") {
 			return errors.New(text)
 		}
 		return nil
@@ -266,7 +266,7 @@ func TestRights(t *testing.T) {
 				l := newLines(want, cancel)
 				p.logger = slog.New(l)
 				err := h.use(ctx, t, p)
-				switch text := fmt.Sprintf("%q %s", fmt.Sprint(err), l.text()); {
+				switch text := fmt.Sprintf("%q %s", fmt.Sprint(err), l.String()); {
 				case missing < 0 && (err != nil || ctx.Err() != nil):
 					t.Errorf("with all rights: %s", text)
 				case missing >= 0 && !strings.Contains(text, want):

@@ -21,6 +21,7 @@ import (
 	"github.com/reconkernel/reconcile"
 	"github.com/reconkernel/reconcile/adapters/kube"
 	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
+	"github.com/reconkernel/reconcile/internal/record"
 	"github.com/reconkernel/reconcile/supervise"
 )
 
@@ -152,7 +153,7 @@ func TestForbidden(t *testing.T) {
 		t.Errorf("Synced without Feed: %v", err)
 	}
 	h := newHeard[name]()
-	var log logged
+	var log record.Text
 	group := supervise.Group{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
 	group.Add("informer", kube.Run(source.Informer))
 	group.Add("feed", reconcile.Feed(h, source.Feed))

@@ -263,3 +263,21 @@ type (
 func (BadTree) Error() string      { return "bad" }
 func (e BadTree) Unwrap() error    { e.End(); return nil }
 func (e BadMessage) Error() string { e.End(); return "" }
+
+// A Text is what others write, such as a log. It may be read meanwhile.
+type Text struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (t *Text) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text.Write(p)
+}
+
+func (t *Text) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text.String()
+}

@@ -15,7 +15,6 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -33,6 +32,7 @@ import (
 	"github.com/reconkernel/reconcile/adapters/kube/events"
 	"github.com/reconkernel/reconcile/adapters/kube/internal/apitest"
 	"github.com/reconkernel/reconcile/adapters/kube/kubetest"
+	"github.com/reconkernel/reconcile/internal/record"
 )
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
@@ -214,7 +214,7 @@ func TestEventsRecordedAtShutdownAreWritten(t *testing.T) {
 		}
 		r.Record(&corev1.ObjectReference{Kind: "Thing", Namespace: "default", Name: "a"}, events.Event{Reason: "AfterEnd"}) // does not panic
 
-		var log lockedBuffer // client-go may write to it after the end
+		var log record.Text // client-go may write to it after the end
 		r.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		link.Fail(func(r *http.Request) (*http.Response, error) {
 			<-r.Context().Done()
@@ -224,21 +224,4 @@ func TestEventsRecordedAtShutdownAreWritten(t *testing.T) {
 			t.Errorf("it took %v to end, want 2s, and a line that says so, got:\n%s", took, log.String())
 		}
 	})
-}
-
-type lockedBuffer struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }

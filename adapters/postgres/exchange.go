@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/internal/guard"
 )
 
 // A Queue works in the background by a Reconciler and a queue of these tasks. So a task that
@@ -207,16 +208,14 @@ func (q *Queue[T]) send(ctx context.Context, x *exchanged[T]) error {
 	return q.cfg.Pool.SendBatch(ctx, b).Close()
 }
 
-// itemOf decodes an item. It calls a function of the user.
+// itemOf decodes an item. It calls functions of the user.
 func (q *Queue[T]) itemOf(s string) (item T, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("the function panics: %v", p)
+	err = guard.Call(func() (err error) {
+		if item, err = q.decode(s); err == nil && q.encode(item) != s {
+			err = errors.New("the item that it is decoded to has another text")
 		}
-	}()
-	if item, err = q.decode(s); err == nil && q.encode(item) != s {
-		err = errors.New("the item that it is decoded to has another text")
-	}
+		return err
+	})
 	return item, err
 }
 

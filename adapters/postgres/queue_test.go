@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -555,15 +556,18 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// A text that is no item is tried again later and later, and so is one for which decode panics;
-// others run.
+// A text that is no item is tried again later and later, and so is one for which decode panics
+// or calls Goexit; others run.
 func TestUnreadableItem(t *testing.T) {
 	var log log
 	p := setUp(t)
 	cfg := Config{Pool: p, Name: newName(), Lease: time.Second, Logger: log.logger()}
 	q, err := NewFunc(t.Context(), cfg, func(n int) string { return fmt.Sprint(n) }, func(s string) (n int, err error) {
-		if s == "panic" {
+		switch s {
+		case "panic":
 			panic("oops")
+		case "exit":
+			runtime.Goexit()
 		}
 		_, err = fmt.Sscan(s, &n)
 		return n, err
@@ -572,7 +576,7 @@ func TestUnreadableItem(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer q.Close(context.Background())
-	exec(t, p, "SELECT reconcile.enqueue($1, unnest(array['x', 'panic', '07', '7']))", cfg.Name)
+	exec(t, p, "SELECT reconcile.enqueue($1, unnest(array['x', 'panic', 'exit', '07', '7']))", cfg.Name)
 	if n, err := q.Dequeue(t.Context()); n != 7 || err != nil {
 		t.Errorf("took %d, %v, want 7", n, err)
 	}
@@ -580,9 +584,9 @@ func TestUnreadableItem(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go q.Dequeue(ctx) // so that the others are taken
-	until(t, p, 3, "SELECT count(*) FROM reconcile.item WHERE queue = $1 AND not_before - since > interval '1 s' AND failures = 3", cfg.Name)
-	if n := strings.Count(log.String(), "cannot be read"); n != 6 {
-		t.Errorf("%d lines, want those of the 1st and 2nd failure of 3 items:\n%s", n, log.String())
+	until(t, p, 4, "SELECT count(*) FROM reconcile.item WHERE queue = $1 AND not_before - since > interval '1 s' AND failures = 3", cfg.Name)
+	if n := strings.Count(log.String(), "cannot be read"); n != 8 {
+		t.Errorf("%d lines, want those of the 1st and 2nd failure of 4 items:\n%s", n, log.String())
 	}
 }
 

@@ -6,12 +6,10 @@
 package postgres
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,6 +19,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/reconkernel/reconcile/adapters/postgres/internal/pgtest"
+	"github.com/reconkernel/reconcile/internal/record"
 	"github.com/reconkernel/reconcile/internal/servers"
 )
 
@@ -155,22 +154,7 @@ func next[V any](t testing.TB, ch <-chan V) V {
 }
 
 // A log is what a logger has written.
-type log struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
+type log struct{ record.Text }
 
 func (l *log) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 

@@ -287,8 +287,13 @@ func (p *pair[K, D, A]) inSync(key K, desired D, actual A) bool {
 	if p.InSync != nil {
 		return p.InSync(desired, actual)
 	}
-	last, known := p.old.runs[key]
-	return p.next.same(&p.old, key) && (!known || last.state == running || last.state == succeeded)
+	return p.next.ensured(&p.old, key)
+}
+
+// ensured reports whether what is known says that a thing with the values of k is ensured.
+func (k *known[K, D, A]) ensured(now *known[K, D, A], key K) bool {
+	last, ok := now.runs[key]
+	return k.same(now, key) && (!ok || last.state == running || last.state == succeeded)
 }
 
 // same reports whether the old pair has shown the same values of a key.

@@ -117,6 +117,9 @@ func (s *Set[K, D, A]) Plan(ctx context.Context) (Plan[K], error) {
 	if err != nil {
 		return Plan[K]{}, err
 	}
+	if now, _ := s.snapshot(); s.InSync == nil && s.poller.Load() != nil { // runs may have ended since
+		maps.DeleteFunc(k.todo, func(key K, _ bool) bool { _, exists := k.actual[key]; return exists && k.ensured(&now, key) })
+	}
 	return k.plan(), nil
 }
 

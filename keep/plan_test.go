@@ -121,9 +121,12 @@ func TestPlanAndApply(t *testing.T) {
 				t.Errorf("Apply returned %v, want %v", err, c.err)
 			}
 			w.took(c.did...)
-			if c.err == nil && w.set.InSync != nil {
-				if p, err := w.set.Plan(w.t.Context()); err != nil || changes(p) != "" {
-					t.Errorf("after Apply the plan is %q, %v", p, err)
+			if want := ""; c.err == nil {
+				if w.set.InSync == nil { // Apply does not know what it has ensured before
+					want = "~ t00\n~ t01\n~ t02\n"
+				}
+				if p, err := w.set.Plan(w.t.Context()); err != nil || changes(p) != want {
+					t.Errorf("after Apply the plan is %q, %v, want %q", p, err, want)
 				}
 			}
 		})
@@ -218,11 +221,16 @@ func TestAcceptAndApplyAgain(t *testing.T) {
 		}
 		w.answerActual(nil)
 		w.do(func() { w.deletes = nil }) // what was accepted stays so
+		time.AfterFunc(time.Minute, func() {
+			if _, err := w.set.Rejected(); w.set.Accept(err) != nil {
+				t.Errorf("%v is not accepted for the last listing", err)
+			}
+		})
 		if err := w.set.Apply(w.t.Context(), nil); !errors.Is(err, keep.ErrTooMany) {
 			t.Errorf("Apply returned %v, want ErrTooMany of what was not accepted", err)
 		}
-		if len(w.actual) != 2 || w.deleted() != 5 {
-			t.Errorf("%v are left", w.actual)
+		if _, err := w.set.Rejected(); len(w.actual) != 2 || w.deleted() != 5 || err != nil {
+			t.Errorf("%v are left, rejected: %v", w.actual, err)
 		}
 		// What an accepted pair of an earlier call lacked counts again.
 		w.do(func() {
@@ -388,6 +396,43 @@ func TestPlanBesideRun(t *testing.T) {
 		w.do(func() { w.actual["t05"] = "drifted" }) // and rejected
 		if p, err := w.set.Plan(w.t.Context()); err != nil || p.Rejected == nil || len(p.Update)+len(p.Create) > 0 {
 			t.Errorf("the plan is %q, %v, want a rejection alone and earlier deletions", p, err)
+		}
+	})
+}
+
+// TestPlanAfterARun that ends while Plan lists: without an InSync, the thing is ensured, and not if
+// it is missing, or if InSync says that it is not in sync.
+func TestPlanAfterARun(t *testing.T) {
+	for want, inSync := range map[string]func(string, string) bool{"+ t00\n": nil, "+ t00\n~ t01\n~ t02\n~ t03\n~ t04\n~ t05\n": func(string, string) bool { return false }} {
+		bubble(t, 6, func(w *world) { // of which t04 and t05 run later
+			w.set.InSync, w.set.Resync, w.set.Period = inSync, -1, time.Hour
+			delete(w.actual, "t00")
+			w.existing = func(_ context.Context, all map[string]string) (map[string]string, error) {
+				time.Sleep(time.Since(w.begun)) // ten minutes in Plan
+				return all, nil
+			}
+			w.ensures = func() error { time.Sleep(15 * time.Minute); return nil }
+			w.start()
+			w.wait(10 * time.Minute)
+			if p, err := w.set.Plan(w.t.Context()); err != nil || changes(p) != want {
+				t.Errorf("the plan is %q, %v, want %q", p, err, want)
+			}
+		})
+	}
+}
+
+// TestReasonAfterAnOutage is that too many things are surplus, and not the outage any more.
+func TestReasonAfterAnOutage(t *testing.T) {
+	bubble(t, 20, func(w *world) {
+		w.start()
+		w.wait(time.Second)
+		w.answer(empty)
+		for i, want := range []string{"not complete", "too many"} {
+			w.answerActual([]func(map[string]string) (map[string]string, error){down, nil}[i])
+			w.wait(2 * time.Minute)
+			if err := w.queue.State("t00").Err; !strings.Contains(fmt.Sprint(err), want) {
+				t.Errorf("t00 waits because of %v, want %s", err, want)
+			}
 		}
 	})
 }

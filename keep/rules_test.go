@@ -282,6 +282,11 @@ func TestRunsDuringAListingWithoutInSync(t *testing.T) {
 		delete(w.actual, "t10")
 		time.AfterFunc(80*time.Second, func() { w.do(func() { w.desired["t09"] = "2" }) })
 		time.AfterFunc(171*time.Second, func() { w.set.Enqueue("t05") }) // its retry ends in the fourth listing
+		time.AfterFunc(91*time.Second, func() {
+			if s := w.set.Stats(); s.Missing != 1 {
+				t.Errorf("Stats are %+v, want t10 missing in the second listing too", s)
+			}
+		})
 		ctx, cancel := context.WithTimeout(w.t.Context(), time.Hour)
 		defer cancel()
 		if err := w.set.Run(ctx); err != nil { // with one worker
@@ -701,7 +706,7 @@ func TestApplyPlan(t *testing.T) {
 		text := w.logs()
 		w.do(func() {
 			delete(w.desired, "t00")
-			w.actual["t05"] = "0"
+			w.actual["t05"], w.actual["t10"] = "0", "0"
 			delete(w.actual, "t06")
 			w.desired["t07"] = "2"
 		})
@@ -723,7 +728,7 @@ func TestApplyPlan(t *testing.T) {
 		if want := "keep: not in the plan, and not done:\n+ t08\n~ t09\n- t01\n- t02\n1 to create, 1 to update, 2 to delete"; err == nil || err.Error() != want {
 			t.Errorf("ApplyPlan returned %v, want %q", err, want)
 		}
-		w.took("0s +t05", "0s +t06", "5m0s -t00")
+		w.took("0s +t05", "0s +t06", "0s +t10", "5m0s -t00")
 		if state := q.State("t09"); !strings.Contains(fmt.Sprint(state.Err), "keep: the plan has no change for it") {
 			t.Errorf("the event is %+v", state)
 		}

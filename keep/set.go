@@ -550,7 +550,7 @@ func (s *Set[K, D, A]) Rejected() (since time.Time, err error) {
 type Stats struct {
 	Desired, Actual int // things that are listed
 	Missing         int // desired things that do not exist
-	OutOfSync       int // existing things that are desired, and not in sync; with a nil InSync, not ensured yet by this process
+	OutOfSync       int // existing things that are desired or rejected, and not in sync; with a nil InSync, not ensured yet by this process
 	Surplus         int // existing things that are not desired, or Absent
 	Rejected        int // of Surplus, the things that are not deleted because they are too many
 

@@ -17,11 +17,11 @@ import (
 	oteladapter "github.com/reconkernel/reconcile/adapters/otel"
 )
 
-var writeDocs = flag.Bool("write-docs", false, "write the table of docs/metrics.md")
+var writeDocs = flag.Bool("write-docs", false, "write the table of README.md")
 
 // TestDocsNames compares the table of names with what is collected.
 func TestDocsNames(t *testing.T) {
-	const docs, mark = "../../docs/metrics.md", "<!-- names: otel -->\n"
+	const docs, mark = "README.md", "<!-- names: otel -->\n"
 	reader := sdkmetric.NewManualReader()
 	ran(t, &oteladapter.Telemetry[string]{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))}, reconcile.NewQueue[string]())
 	var rows []string

@@ -19,9 +19,9 @@ import (
 	"github.com/reconkernel/reconcile/keep"
 )
 
-var writeDocs = flag.Bool("write-docs", false, "write the table of docs/metrics.md")
+var writeDocs = flag.Bool("write-docs", false, "write the table of README.md")
 
-const docs = "../../docs/metrics.md"
+const docs = "README.md"
 
 // TestDocsNames compares the table of names with what a scrape has.
 func TestDocsNames(t *testing.T) {

@@ -107,7 +107,6 @@ var homes = map[string][]string{
 	"adapters/otel/":                {"adapters/otel"},
 	"adapters/postgres/":            {"adapters/postgres/..."},
 	"adapters/prometheus/":          {"adapters/prometheus"},
-	"docs/design/from-the-seeds.md": {"docs/guides", "example"},
 	"docs/guides/":                  {"docs/guides/..."},
 	"docs/kube.md":                  {"adapters/kube/..."},
 	"docs/metrics.md":               {"adapters/prometheus", "adapters/otel"},
@@ -116,6 +115,7 @@ var homes = map[string][]string{
 	"docs/verification.md":          {"internal/...", "verify/..."},
 	"explore/":                      {"explore", "explore/kubesim/..."},
 	"supervise/":                    {"supervise"},
+	"verify/guarantees/features.md": {"docs/guides", "example"},
 }
 
 // TestDocsTests checks that every test, fuzz target, benchmark or example that
@@ -220,16 +220,16 @@ func TestDocsReadmes(t *testing.T) {
 
 var operated = regexp.MustCompile("`((?:workqueue|controller_runtime|reconcile)_\\w+)`")
 
-// TestDocsProduction checks that docs/metrics.md has the series that
-// docs/production.md names. The tests of adapters/prometheus compare that page
-// with a scrape, and the alerts of docs/production.md with the rules.
+// TestDocsProduction checks that adapters/prometheus/README.md has the series that
+// docs/production.md names. The tests of adapters/prometheus compare it with a
+// scrape, and the alerts of docs/production.md with the rules.
 func TestDocsProduction(t *testing.T) {
 	inRoot(t)
-	metrics := readFile(t, "docs/metrics.md")
+	metrics := readFile(t, "adapters/prometheus/README.md")
 	matches := operated.FindAllStringSubmatch(readFile(t, "docs/production.md"), -1)
 	for _, match := range matches {
 		if !strings.Contains(metrics, "| `"+match[1]+"` |") {
-			t.Errorf("docs/production.md names %s, which no table of docs/metrics.md has", match[1])
+			t.Errorf("docs/production.md names %s, which adapters/prometheus/README.md does not list", match[1])
 		}
 	}
 	if len(matches) == 0 {
@@ -365,14 +365,14 @@ func anchors(text string) []string {
 	return names
 }
 
-// TestDocsSeeds checks that docs/design/from-the-seeds.md has each capability of the five
+// TestDocsSeeds checks that verify/guarantees/features.md has each capability of the five
 // systems, of which testdata has the list, in one row, and that the last column of each
 // row names a test, unless it says why none is needed. Systems with the same capability
 // share a row. TestDocsTests checks that the test exists, and verify/guarantees that it
 // fails when the row is broken.
 func TestDocsSeeds(t *testing.T) {
 	inRoot(t)
-	const path = "docs/design/from-the-seeds.md"
+	const path = "verify/guarantees/features.md"
 	tests := testsByFolder(t)
 	row := regexp.MustCompile(`^\| ([A-Z]{2}\d\d(?: [A-Z]{2}\d\d)*) \|`)
 	got := make(map[string]int)

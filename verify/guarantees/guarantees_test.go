@@ -173,7 +173,7 @@ func TestEveryRowIsBroken(t *testing.T) {
 	for _, b := range breaks {
 		seenBy[b.topTest()] = true
 	}
-	text, err := os.ReadFile(filepath.Join(root, "docs", "design", "from-the-seeds.md"))
+	text, err := os.ReadFile(filepath.Join(root, "verify", "guarantees", "features.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

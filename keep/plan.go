@@ -27,7 +27,7 @@ type Plan[K comparable] struct {
 }
 
 // String has a line for each key: + for Create, ~ for Update, - for Delete, ! for what is
-// rejected. A key is quoted if it is empty, or has spaces or what does not print. Then comes the
+// rejected. A key is quoted if it is empty, or has spaces or characters that do not print. Then comes the
 // rejection, if there is one. The last line, without a line end, has the counts.
 func (p Plan[K]) String() string {
 	var b strings.Builder
@@ -101,7 +101,7 @@ func (r *Rejection[K]) Names() []string {
 func (r *Rejection[K]) Unwrap() error { return ErrTooMany }
 
 // Plan returns the changes that Apply would make. While Run goes on, it returns those that
-// Run would make to the things that it knows, without corrections of rejected things. Plan
+// Run would make after these listings, without corrections of rejected things. Plan
 // lists both sides, twice if an existing thing is Absent, and blocks until they are listed.
 // It calls no Lookup, and does not change the state of the Set. The error is that of a
 // listing, or a [reconcile.Terminal] one that names a field that is wrong.
@@ -161,25 +161,25 @@ func (k *known[K, D, A]) plan() Plan[K] {
 	return Plan[K]{sortKeys(create), sortKeys(update), sortKeys(remove), k.rejection}
 }
 
-// Apply makes the changes of Plan once, as [reconcile.Reconciler.Apply] does with the
-// fields of r. The field Reconcile may be nil, and a nil r has the zero fields. Apply waits
-// DeleteAfter, lists again, and then deletes the things that are still surplus. It logs at
-// Info for what and how long it waits.
+// Apply lists, and makes the changes that Plan would return, once. It runs them by
+// [reconcile.Reconciler.Apply] with the fields of r. The field Reconcile may be nil, and a nil r
+// has the zero fields. If things that are not Absent are surplus, Apply waits DeleteAfter, lists
+// again, and deletes those that are still surplus. It logs at Info that it waits.
 //
 // Apply blocks until all changes are made, or ctx is done. It does not list during its
 // runs. If too many things are surplus, it deletes none of these, makes the other changes,
 // and returns a [*Rejection], for [errors.As]. To delete them, call Accept with that error,
-// and Apply again. Of an earlier call, Apply keeps the accepted keys that were not
-// deleted, and the times of Age and Rejected. It returns an error at once while Run or another Apply goes on, and a
-// [reconcile.Terminal] error if a field is wrong.
+// and Apply again. From an earlier call, Apply keeps the accepted keys whose things are still
+// surplus, and the times of Age and Rejected. It returns an error at once while Run or another
+// Apply goes on, and a [reconcile.Terminal] error if a field is wrong.
 func (s *Set[K, D, A]) Apply(ctx context.Context, r *reconcile.Reconciler[K]) error {
 	return s.apply(ctx, nil, r)
 }
 
 // ApplyPlan does what Apply does, except that it makes only changes that the Plan lists. It
 // leaves others as they are, and returns an error that names them. The conditions of a
-// deletion hold for the deletions of the Plan too. An event of another thing waits in the queue
-// for a minute, and then again while ApplyPlan goes on.
+// deletion hold for the deletions of the Plan too. An event of a thing outside the Plan
+// waits in the queue, a minute at a time, until ApplyPlan has ended.
 func (s *Set[K, D, A]) ApplyPlan(ctx context.Context, plan Plan[K], r *reconcile.Reconciler[K]) error {
 	return s.apply(ctx, &plan, r)
 }

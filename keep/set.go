@@ -58,7 +58,7 @@ import (
 //  4. The thing was surplus for DeleteAfter: in two accepted pairs that are at least
 //     DeleteAfter apart, and in each accepted pair between them. For a deletion that an operator
 //     has allowed, rejected pairs count too, also those before Accept.
-//  5. Lookup agrees: just before the deletion, it says that the thing is not desired.
+//  5. Lookup agrees: just before the deletion, it says that the thing is not desired, or is Absent.
 //  6. No listing hangs. If a listing has not returned when its context ends, ten Periods
 //     after it began, nothing is deleted until the next complete pair.
 //
@@ -85,10 +85,10 @@ import (
 // after the first call of a method. All methods may be called from any goroutine. The Set
 // calls your functions from several goroutines.
 type Set[K comparable, D, A any] struct {
-	// Queue gets the keys of the things to correct, as its items. To run them, give a
+	// Queue gets the keys of the things to ensure or delete, as its items. To run them, give a
 	// [reconcile.Reconciler] the same Queue, and [Set.Reconcile] as its function. Nil means that Run
-	// runs the items itself, with the queue of Reconciler or one of its own. Lanes need a Queue. So
-	// do Sets that share one.
+	// runs the items itself, with the queue of Reconciler or one of its own. Set it for package
+	// lanes, and if several Sets share one queue.
 	Queue reconcile.Enqueuer[K]
 
 	// Desired lists the desired things, under the same keys as Actual. It is called after Actual, and
@@ -109,13 +109,13 @@ type Set[K comparable, D, A any] struct {
 	// changed, and again if Ensure failed.
 	InSync func(desired D, actual A) bool
 
-	// Ensure creates a thing, or corrects it. It must check first, and be idempotent. It returns what
-	// a reconcile function returns, such as [reconcile.Terminal]. If the provider lists new things
-	// late, let Ensure ask it for the thing, and return [reconcile.RequeueWithin] until the thing is
-	// listed. Do not ask [Set.Listed] there: it does not change during Apply.
+	// Ensure creates a thing, or corrects it. It is also called for things in sync, so it must check
+	// first, and be idempotent. It returns what a reconcile function returns, such as
+	// [reconcile.Terminal]. If the provider lists new things late, let Ensure look into its list, and
+	// return [reconcile.RequeueWithin] until it has the thing. [Set.Listed] does not change in Apply.
 	Ensure func(ctx context.Context, key K, desired D) error
 
-	// Delete deletes a thing. It returns nil if the thing does not exist, and for the rest what
+	// Delete deletes a thing. It returns nil if the thing does not exist, and otherwise what
 	// a reconcile function returns. The argument actual is the thing as it was listed, so that
 	// Delete can name it by its ID, and does not delete another thing that has this key now.
 	Delete func(ctx context.Context, key K, actual A) error
@@ -144,7 +144,7 @@ type Set[K comparable, D, A any] struct {
 	// OnResult and so on. Its Reconcile must be nil. Its Queue may be nil, or a
 	// *reconcile.Queue, which a status page can show. A nil Retry means
 	// reconcile.Backoff(time.Second, Period). A nil Reconciler means one worker and that Retry.
-	// Set a Timeout: a call of Ensure, Delete or Lookup that never returns keeps its worker.
+	// Set a Timeout: it ends the context of a run. A call that ignores it keeps its worker.
 	Reconciler *reconcile.Reconciler[K]
 
 	// Period is the time from the start of one pair of listings to that of the next, at
@@ -188,19 +188,20 @@ type Set[K comparable, D, A any] struct {
 
 // Run lists at once and then every Period, until ctx is done. It then waits for the
 // listing in flight and returns nil. It returns a [reconcile.Terminal] error at once if a
-// field is missing or out of its range, and an error while Run or Apply goes on.
+// field is missing or out of its range, and an error if another Run or Apply goes on.
 //
 // If Queue is nil, Run also runs the items, as Reconciler says. Once ctx is done, it ends as
 // a [supervise.Group] would: no run starts after the listing has returned, or after a
-// second. Runs in flight have their Grace, but in a term of an adapter's Elect, they end with the
-// lease.
+// second. Runs in flight have their Grace, but if an adapter's Elect runs the Set, they end with
+// its lease.
 //
-// Run begins as a new process does, without the listings of an earlier Run. One thing is kept: a
-// desired value that has changed since then is an event. Until both sides have been listed
+// Run begins as a new process does, without the listings of an earlier Run. Only the desired
+// values are kept: one that has changed since then is an event. Until both sides have been listed
 // completely, items wait. If Actual fails for five Periods from the start, the desired things are
-// ensured without it. After Run has returned, no deletion begins. A call of Delete in flight goes
-// on. A listing that fails is retried as [reconcile.Poller] says. A rejection is no failure: the
-// first, second, fourth … in a row is logged, and the next pair is listed a Period later.
+// ensured without it. After Run has returned, no deletion begins. With a Queue, a call of Delete in
+// flight goes on. A listing that fails is retried as [reconcile.Poller] says. A rejection is no
+// failure: the next pair is listed a Period later. The first, second, fourth … rejection in a row
+// is logged, and each one of other things.
 func (s *Set[K, D, A]) Run(ctx context.Context) error {
 	if err := s.check(true); err != nil {
 		return reconcile.Terminal(err)
@@ -227,8 +228,8 @@ func (s *Set[K, D, A]) Run(ctx context.Context) error {
 	return group.Run(ctx)
 }
 
-// Unwrap has a [supervise.Group] end the Set after its feeders if the Set runs its items
-// itself.
+// Unwrap has a [supervise.Group] end the Set after the Group's feeders if the Set runs its
+// items itself.
 func (s *Set[K, D, A]) Unwrap() reconcile.Runner {
 	if s.Queue != nil {
 		return nil
@@ -323,15 +324,14 @@ func (s *Set[K, D, A]) lock() (unlock func()) {
 // Reconcile ensures or deletes one thing, as the listings and Lookup say. It is the function
 // of a [reconcile.Reconciler] of the same Queue; without a Queue, Run calls it.
 //
-// Each pair of listings offers the things that are missing, out of sync or surplus: each of
-// them runs, unless it runs already or has a next run. If the last run of a thing failed and
+// Each pair of listings offers the items of the things that are missing, out of sync or
+// surplus: each of these runs, unless it runs already or has a next run. If the last run of a thing failed and
 // is not retried, or if Ensure or Delete returned nil and the next two listings still show
 // the same, one listing of four offers the thing.
 //
 // If a thing has to wait for a listing, the error says why. If Lookup says that a thing is
-// not desired, and the listings do not say so yet, Run lists soon. An error of Lookup for a
-// thing that neither listing has is tried again once: the next listings show whether the
-// thing is there.
+// not desired, and the listings do not say so yet, Run lists soon. If Lookup fails for a thing
+// that neither listing has, the run is repeated once, after the next complete pair.
 func (s *Set[K, D, A]) Reconcile(ctx context.Context, key K) (err error) {
 	k, last, err := s.startRun(key)
 	if err != nil {
@@ -500,13 +500,13 @@ func (s *Set[K, D, A]) noteDeleted(ctx context.Context, key K, since time.Time) 
 // twice is how soon a key is deleted again if the listings spell it differently.
 func (s *Set[K, D, A]) twice() time.Duration { return max(time.Hour, 2*s.deleteAfter()) }
 
-// Enqueue reports an event: the thing of this key runs soon. If neither listing has it, and
+// Enqueue reports an event: Reconcile is called for this key soon. If neither listing has it, and
 // there is no Lookup, Run lists soon. The key goes to Queue, or, if that is nil, to the queue
 // of Run, also before Run. Enqueue does not block.
 func (s *Set[K, D, A]) Enqueue(key K) { s.queue().Enqueue(key) }
 
 // Trigger makes Run list soon, as [reconcile.Poller.Trigger] does. It never blocks, and
-// does nothing while Run does not go on.
+// does nothing unless Run goes on.
 func (s *Set[K, D, A]) Trigger() {
 	if p := s.poller.Load(); p != nil {
 		p.Trigger()
@@ -514,8 +514,8 @@ func (s *Set[K, D, A]) Trigger() {
 }
 
 // Listed returns the desired and the actual state of a key in the last complete listings.
-// If a rejected or an incomplete pair lacks an existing thing, its desired state is the
-// last one. If isDesired is false, desired is the last desired state, or the zero D. Listed
+// If Desired of a rejected or an incomplete pair lacks an existing thing, Listed returns its
+// last desired state. If isDesired is false, desired is the last desired state, or the zero D. Listed
 // does not change during the runs of Apply.
 func (s *Set[K, D, A]) Listed(key K) (desired D, isDesired bool, actual A, exists bool) {
 	k := s.now()
@@ -561,11 +561,11 @@ type Stats struct {
 func (s *Set[K, D, A]) Stats() Stats { return s.now().stats }
 
 // Accept allows the deletion of those keys of a [*Rejection] that are still rejected. Its
-// argument is the error of Rejected or Apply. The error of Plan is accepted only while Run
-// goes on, or after an Apply that was rejected. Accept takes effect with the next pair of
+// argument is the error of Rejected or Apply. The field Rejected of a Plan is accepted only while
+// Run goes on, or after an Apply that was rejected. Accept takes effect with the next pair of
 // listings: Run lists soon, and without Run the next Apply lists. DeleteAfter holds for the
 // accepted keys too, and rejected pairs count for it. These keys do not count towards
-// MaxDeleted: the same pair may allow as many further deletions. Accept returns an error
+// MaxDeleted, which the same pair may reach with other things. Accept returns an error
 // if none of the keys is rejected. It does not block.
 func (s *Set[K, D, A]) Accept(rejected error) error {
 	defer s.lock()()

@@ -28,18 +28,21 @@ func TestBackOffByError(t *testing.T) {
 		return usual(err, failures)
 	}
 
-	if d, again := retry(fmt.Errorf("make vm: %w", errQuota), 99); d != time.Hour || !again {
-		t.Errorf("after a quota: %v, %v, want 1h0m0s, true", d, again)
-	}
-	for failures, most := range []time.Duration{1: 1, 2: 2, 3: 4, 4: 8, 5: 16, 9: 60} {
-		if most == 0 {
-			continue
+	synctest.Test(t, func(t *testing.T) {
+		happened := newDiary()
+		vms := &reconcile.Reconciler[string]{
+			Queue: reconcile.NewQueue[string](), Logger: quiet, Retry: retry, HoldRetries: true, // the event after a minute waits too
+			Reconcile: func(context.Context, string) error {
+				happened.note("quota exceeded")
+				return fmt.Errorf("make vm: %w", errQuota)
+			},
 		}
-		most *= time.Second
-		if d, again := retry(errors.New("no answer"), failures); d <= most/2 || d > most || !again {
-			t.Errorf("after failure %d: %v, %v, want more than %v and up to %v, true", failures, d, again, most/2, most)
+		for _, d := range []time.Duration{0, time.Minute} {
+			time.AfterFunc(d, func() { vms.Queue.(*reconcile.Queue[string]).Enqueue("vm") })
 		}
-	}
+		run(t, vms, 90*time.Minute)
+		happened.check(t, "\n0s      quota exceeded\n1h0m0s  quota exceeded\n")
+	})
 }
 
 // A tooMany is the answer 429 of a service, with its Retry-After.

@@ -32,7 +32,7 @@ func TestEventsAndPolls(t *testing.T) {
 			GetItems: func(context.Context) ([]string, error) { return []string{"vm"}, nil },
 		})
 		group.Add("vms", &reconcile.Reconciler[string]{
-			Queue: q,
+			Queue: q, RecheckJitter: 0.1,
 			Reconcile: func(_ context.Context, vm string) error {
 				if time.Now().Before(made) {
 					happened.note("%s is being made", vm)

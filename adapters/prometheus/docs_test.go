@@ -16,12 +16,11 @@ import (
 	"github.com/reconkernel/reconcile"
 	promadapter "github.com/reconkernel/reconcile/adapters/prometheus"
 	"github.com/reconkernel/reconcile/gate"
+	"github.com/reconkernel/reconcile/internal/record"
 	"github.com/reconkernel/reconcile/keep"
 )
 
 var writeDocs = flag.Bool("write-docs", false, "write the table of README.md")
-
-const docs = "README.md"
 
 // TestDocsNames compares the table of names with what a scrape has.
 func TestDocsNames(t *testing.T) {
@@ -54,7 +53,7 @@ func TestDocsNames(t *testing.T) {
 		return slices.IndexFunc([]string{"| `workqueue_", "| `controller_runtime_", "| `reconcile_"}, func(p string) bool { return strings.HasPrefix(row, p) })
 	}
 	slices.SortStableFunc(rows, func(a, b string) int { return group(a) - group(b) })
-	wantTable(t, "prometheus", rows)
+	record.WantTable(t, *writeDocs, rows)
 }
 
 var rule = regexp.MustCompile(`- alert: (\w+)\n(?s:(.*?))severity: (\w+)`)
@@ -82,31 +81,4 @@ func TestDocsAlerts(t *testing.T) {
 	if len(want) == 0 || !slices.Equal(got, want) {
 		t.Errorf("docs/production.md has the alerts\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-}
-
-// wantTable compares the rows of a table of the document, or writes them.
-func wantTable(t *testing.T, name string, rows []string) {
-	t.Helper()
-	text, err := os.ReadFile(docs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	begin, rest, ok1 := strings.Cut(string(text), "<!-- names: "+name+" -->\n")
-	table, end, ok2 := strings.Cut(rest, "<!-- end -->")
-	lines := strings.SplitAfterN(table, "\n", 3)
-	if !ok1 || !ok2 || len(lines) != 3 || len(rows) == 0 {
-		t.Fatalf("%s has no table %q, or there are no rows for it", docs, name)
-	}
-	want := strings.Join(rows, "\n") + "\n"
-	if lines[2] == want {
-		return
-	}
-	if *writeDocs {
-		text := begin + "<!-- names: " + name + " -->\n" + lines[0] + lines[1] + want + "<!-- end -->" + end
-		if err := os.WriteFile(docs, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	t.Errorf("%s, the table %q has\n%swant (go test -run TestDocs . -write-docs)\n%s", docs, name, lines[2], want)
 }

@@ -11,6 +11,7 @@ import (
 	"log"
 	"log/slog"
 	"os"
+	"regexp"
 	"runtime"
 	"strings"
 	"sync"
@@ -280,4 +281,27 @@ func (t *Text) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.text.String()
+}
+
+var namesTable = regexp.MustCompile(`(?s)(<!-- names -->\n[^\n]*\n[^\n]*\n)(.*?)(<!-- end -->)`)
+
+// WantTable compares the table of names in the README.md of a package, or writes it.
+func WantTable(t *testing.T, write bool, rows []string) {
+	t.Helper()
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, want := namesTable.FindStringSubmatch(string(text)), strings.Join(rows, "\n")+"\n"
+	switch {
+	case table == nil || len(rows) == 0:
+		t.Fatal("README.md has no table of names, or there are no names")
+	case write:
+		err = os.WriteFile("README.md", []byte(strings.Replace(string(text), table[0], table[1]+want+table[3], 1)), 0o644)
+	case table[2] != want:
+		err = fmt.Errorf("README.md has\n%swant (go test -run TestDocs . -write-docs)\n%s", table[2], want)
+	}
+	if err != nil {
+		t.Error(err)
+	}
 }

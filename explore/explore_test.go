@@ -511,6 +511,17 @@ func TestWhyAPlanHangs(t *testing.T) {
 	}
 }
 
+// A goroutine that waits for ever is shown, and none of explore's own.
+func TestGoroutineThatDoesNotEnd(t *testing.T) {
+	s := plain()
+	s.Start = func(proc *Process, _ *shelf) {
+		proc.Go(func(context.Context) error { var never sync.WaitGroup; never.Add(1); never.Wait(); return nil })
+	}
+	if f := search(t, s).Found; f == nil || !strings.Contains(f.Failure, "WaitGroup).Wait(") || strings.Count(f.Failure, "synctest bubble") != 1 {
+		t.Errorf("exploring finds %v, want the goroutine that waits", f)
+	}
+}
+
 // What does not fail again is told with the journal of the time when it did, and what
 // was different.
 func TestFindingThatDoesNotFailAgain(t *testing.T) {

@@ -476,7 +476,10 @@ func reasonOf(stacks []string) string {
 	return reason
 }
 
-var bubblePattern = regexp.MustCompile(`synctest bubble \d+\]`)
+var (
+	bubblePattern = regexp.MustCompile(`synctest bubble \d+\]`)
+	ownPattern    = regexp.MustCompile(`synctest\.Run\(|testingSynctestTest\(|explore\.stacks\(|WaitGroup\)\.Wait\(.*\n.*\n\S*explore\.\(\*play\)\.(finish|perform)\.`)
+)
 
 // bubbleName returns that of the calling goroutine, or "".
 func bubbleName() string {
@@ -513,7 +516,6 @@ func stacks(bubble string) []string {
 		n = runtime.Stack(text, true)
 	}
 	return slices.DeleteFunc(strings.Split(string(text[:n]), "\n\n"), func(s string) bool {
-		waits := strings.Contains(s, "WaitGroup).Wait(") && strings.Contains(s, "explore.(*play")
-		return bubblePattern.FindString(s) != bubble || waits || strings.Contains(s, "testingSynctestTest(")
+		return bubblePattern.FindString(s) != bubble || ownPattern.MatchString(s)
 	})
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/reconkernel/reconcile"
 )
 
-// A Plan lists the changes that Apply would make, each list in the order of the texts of
-// its keys. The zero Plan is empty: there is nothing to do.
+// A Plan lists the changes that Apply would make, each list sorted by the texts of its keys,
+// those of fmt.Sprint. The zero Plan is empty: there is nothing to do.
 type Plan[K comparable] struct {
 	Create, Update, Delete []K
 	Rejected               error // nil, or a *Rejection[K]: too many things are surplus, and none of its keys is in Delete
@@ -70,7 +70,7 @@ var ErrTooMany = errors.New("keep: too many things would be deleted at once")
 // A Rejection, always as *Rejection, is the error of a pair of listings in which too many
 // things are newly surplus; see [Set]. It is not changed after it was returned.
 type Rejection[K comparable] struct {
-	Keys []K // all that would be deleted, in the order of their texts
+	Keys []K // the newly surplus things, sorted by their texts
 
 	all bool // MaxDeleted is below 0
 }
@@ -161,16 +161,16 @@ func (k *known[K, D, A]) plan() Plan[K] {
 	return Plan[K]{sortKeys(create), sortKeys(update), sortKeys(remove), k.rejection}
 }
 
-// Apply lists, and makes the changes that Plan would return, once. It runs them by
-// [reconcile.Reconciler.Apply] with the fields of r. The field Reconcile may be nil, and a nil r
+// Apply lists both sides, ensures what is missing or not in sync, deletes what is surplus, and
+// returns. It runs the items by [reconcile.Reconciler.Apply] with the fields of r. The field Reconcile may be nil, and a nil r
 // has the zero fields. If things that are not Absent are surplus, Apply waits DeleteAfter, lists
 // again, and deletes those that are still surplus. It logs at Info that it waits.
 //
 // Apply blocks until all changes are made, or ctx is done. It does not list during its
 // runs. If too many things are surplus, it deletes none of these, makes the other changes,
 // and returns a [*Rejection], for [errors.As]. To delete them, call Accept with that error,
-// and Apply again. From an earlier call, Apply keeps the accepted keys whose things are still
-// surplus, and the times of Age and Rejected. It returns an error at once while Run or another
+// and Apply again. What Accept allowed stays so in later calls, while the thing is surplus. The
+// times of Age and Rejected go on too. It returns an error at once while Run or another
 // Apply goes on, and a [reconcile.Terminal] error if a field is wrong.
 func (s *Set[K, D, A]) Apply(ctx context.Context, r *reconcile.Reconciler[K]) error {
 	return s.apply(ctx, nil, r)
@@ -179,7 +179,7 @@ func (s *Set[K, D, A]) Apply(ctx context.Context, r *reconcile.Reconciler[K]) er
 // ApplyPlan does what Apply does, except that it makes only changes that the Plan lists. It
 // leaves others as they are, and returns an error that names them. The conditions of a
 // deletion hold for the deletions of the Plan too. An event of a thing outside the Plan
-// waits in the queue, a minute at a time, until ApplyPlan has ended.
+// waits in the queue until ApplyPlan has ended, and up to a minute more.
 func (s *Set[K, D, A]) ApplyPlan(ctx context.Context, plan Plan[K], r *reconcile.Reconciler[K]) error {
 	return s.apply(ctx, &plan, r)
 }

@@ -3,7 +3,7 @@
 
 // Package keep has a desired-state set: a [Set] lists the desired and the actual things, corrects
 // those that differ, and deletes those that are not desired. It guards against deletions
-// by mistake. Each Period it lists Actual, and then Desired. This pair of listings decides:
+// by mistake. Each Period, it calls Actual, and then Desired. This pair of listings decides:
 //
 //	desired, and missing or not in sync --> Lookup (5) --> Ensure
 //	surplus (1) --------------------------> Lookup (5) --> Delete, except that
@@ -40,21 +40,20 @@ import (
 
 // A Set keeps things, each with a key, in their desired state. Each Period, Run lists
 // Actual and then Desired: a pair of listings. It calls Ensure for the things that differ, and
-// Delete for those that are not desired. A pair is complete if it meets condition 2, and
-// accepted if it also meets condition 3. A thing that is marked for deletion, see
-// Absent, needs fewer conditions. Any other thing is deleted only if all of this holds:
+// Delete for those that are not desired. A pair is complete if it meets condition 2. A thing
+// that is marked for deletion, see Absent, needs fewer conditions. Any other thing is deleted
+// only if all of this holds:
 //
 //  1. The thing is surplus: Actual lists it, and Desired, called after Actual, does not.
-//  2. Both listings are complete: they returned no error, and their context had not ended when
-//     they returned. After a listing that failed, nothing is deleted until the next complete
-//     pair.
-//  3. The pair is not rejected. It is rejected if more things than MaxDeleted allows are newly
-//     surplus. If no existing thing would stay desired, one newly surplus thing is enough for
-//     a rejection. A thing is newly surplus until an accepted pair has shown it as surplus, or
-//     an operator has allowed its deletion with [Set.Accept]. If it becomes desired again,
-//     and then surplus once more, it is newly surplus again. While pairs are rejected, nothing
-//     that is newly surplus is deleted. Creations and corrections go on, and so do deletions of
-//     things that met condition 4 before.
+//  2. Both listings of the last pair are complete: they returned no error, and their context had
+//     not ended when they returned.
+//  3. An accepted pair has shown the thing as surplus, or an operator has allowed its deletion
+//     with [Set.Accept]. Until then, the thing is newly surplus. A complete pair is either
+//     accepted or rejected. It is rejected if more things than MaxDeleted allows are newly
+//     surplus. If no existing thing would stay desired, one newly surplus thing is enough. If
+//     a thing becomes desired again, and then surplus once more, it is newly surplus again.
+//     While pairs are rejected, nothing that is newly surplus is deleted. Creations and
+//     corrections go on, and so do deletions of things that met condition 4 before.
 //  4. The thing was surplus for DeleteAfter: in two accepted pairs that are at least
 //     DeleteAfter apart, and in each accepted pair between them. For a deletion that an operator
 //     has allowed, rejected pairs count too, also those before Accept.
@@ -87,12 +86,12 @@ import (
 type Set[K comparable, D, A any] struct {
 	// Queue gets the keys of the things to ensure or delete, as its items. To run them, give a
 	// [reconcile.Reconciler] the same Queue, and [Set.Reconcile] as its function. Nil means that Run
-	// runs the items itself, with the queue of Reconciler or one of its own. Set it for package
-	// lanes, and if several Sets share one queue.
+	// runs the items itself, with the queue of Reconciler or one of its own. You need it for
+	// package lanes, and if several Sets share one queue.
 	Queue reconcile.Enqueuer[K]
 
-	// Desired lists the desired things, under the same keys as Actual. It is called after Actual, and
-	// may use the result of Actual. If a value differs from the one listed before, by
+	// Desired lists the desired things, under the same keys as Actual. It is called after Actual.
+	// Plan may call both while Run does, so guard what they share. If a value differs from the one listed before, by
 	// [reflect.DeepEqual], the Set enqueues the key, unless InSync says that the thing is in sync.
 	// Return new maps and values. If you change a value in place, the Set compares it with itself,
 	// and sees no change. Without an InSync, values that always change, such as a time of the last
@@ -112,7 +111,7 @@ type Set[K comparable, D, A any] struct {
 	// Ensure creates a thing, or corrects it. It is also called for things in sync, so it must check
 	// first, and be idempotent. It returns what a reconcile function returns, such as
 	// [reconcile.Terminal]. If the provider lists new things late, let Ensure look into its list, and
-	// return [reconcile.RequeueWithin] until it has the thing. [Set.Listed] does not change in Apply.
+	// return [reconcile.RequeueWithin] until it has the thing: [Set.Listed] does not change in Apply.
 	Ensure func(ctx context.Context, key K, desired D) error
 
 	// Delete deletes a thing. It returns nil if the thing does not exist, and otherwise what
@@ -124,8 +123,8 @@ type Set[K comparable, D, A any] struct {
 	// knows which things must be deleted keeps them in Desired, with a mark that Absent reports. A
 	// marked thing is deleted when two complete pairs in a row show the mark. In Run, the second pair
 	// must begin at least half a Period after the end of the first. Of the conditions, only 2, 5 and
-	// 6 apply. With a MaxDeleted below 0, the thing counts as surplus, and all conditions apply. Nil
-	// means that no thing is marked. Absent must be false for the zero D, a pointer to a zero value,
+	// 6 apply. With a MaxDeleted below 0, the thing counts as one that Desired lacks, and all conditions
+	// apply. Nil means that no thing is marked. Absent must be false for the zero D, a pointer to a zero value,
 	// and an empty map or slice: otherwise one fault in decoding would delete everything.
 	Absent func(desired D) bool
 
@@ -144,7 +143,7 @@ type Set[K comparable, D, A any] struct {
 	// OnResult and so on. Its Reconcile must be nil. Its Queue may be nil, or a
 	// *reconcile.Queue, which a status page can show. A nil Retry means
 	// reconcile.Backoff(time.Second, Period). A nil Reconciler means one worker and that Retry.
-	// Set a Timeout: it ends the context of a run. A call that ignores it keeps its worker.
+	// Set a Timeout: it ends the context of a run. A call that ignores that keeps its worker.
 	Reconciler *reconcile.Reconciler[K]
 
 	// Period is the time from the start of one pair of listings to that of the next, at
@@ -152,10 +151,10 @@ type Set[K comparable, D, A any] struct {
 	// end. The context of a listing ends after ten Periods.
 	Period time.Duration
 
-	// Jitter makes each Period longer or shorter at random, see [reconcile.Poller].
+	// Jitter makes each Period longer or shorter at random; see [reconcile.Poller].
 	Jitter float64
 
-	// Resync is how often a thing in sync is ensured too. The things are spread over the Periods,
+	// Resync is how often Ensure is also called for a thing in sync. The things are spread over the Periods,
 	// in an order that depends on the keys alone. 0 means an hour, less than 0 never. The interval
 	// begins with Run: a process that restarts more often than that never ensures some of the
 	// things in sync.
@@ -191,17 +190,17 @@ type Set[K comparable, D, A any] struct {
 // field is missing or out of its range, and an error if another Run or Apply goes on.
 //
 // If Queue is nil, Run also runs the items, as Reconciler says. Once ctx is done, it ends as
-// a [supervise.Group] would: no run starts after the listing has returned, or after a
-// second. Runs in flight have their Grace, but if an adapter's Elect runs the Set, they end with
+// a [supervise.Group] would: no run starts once the listing has returned, or a second has
+// passed. Runs in flight have their Grace, but if an adapter's Elect runs the Set, they end with
 // its lease.
 //
 // Run begins as a new process does, without the listings of an earlier Run. Only the desired
-// values are kept: one that has changed since then is an event. Until both sides have been listed
+// values are kept: if one has changed since then, its key is enqueued. Until both sides have been listed
 // completely, items wait. If Actual fails for five Periods from the start, the desired things are
 // ensured without it. After Run has returned, no deletion begins. With a Queue, a call of Delete in
 // flight goes on. A listing that fails is retried as [reconcile.Poller] says. A rejection is no
 // failure: the next pair is listed a Period later. The first, second, fourth … rejection in a row
-// is logged, and each one of other things.
+// is logged, and each one with other keys than the one before.
 func (s *Set[K, D, A]) Run(ctx context.Context) error {
 	if err := s.check(true); err != nil {
 		return reconcile.Terminal(err)
@@ -228,8 +227,8 @@ func (s *Set[K, D, A]) Run(ctx context.Context) error {
 	return group.Run(ctx)
 }
 
-// Unwrap has a [supervise.Group] end the Set after the Group's feeders if the Set runs its
-// items itself.
+// Unwrap is for a [supervise.Group]: if the Set runs its items itself, the Group ends it after
+// the feeders, as it ends a Reconciler.
 func (s *Set[K, D, A]) Unwrap() reconcile.Runner {
 	if s.Queue != nil {
 		return nil
@@ -324,8 +323,9 @@ func (s *Set[K, D, A]) lock() (unlock func()) {
 // Reconcile ensures or deletes one thing, as the listings and Lookup say. It is the function
 // of a [reconcile.Reconciler] of the same Queue; without a Queue, Run calls it.
 //
-// Each pair of listings offers the items of the things that are missing, out of sync or
-// surplus: each of these runs, unless it runs already or has a next run. If the last run of a thing failed and
+// Each pair whose Actual is complete offers the items of the things that are missing, out of
+// sync or surplus: each of these runs, unless it runs already or has a next run. There is one
+// exception. If the last run of a thing failed and
 // is not retried, or if Ensure or Delete returned nil and the next two listings still show
 // the same, one listing of four offers the thing.
 //
@@ -550,9 +550,9 @@ func (s *Set[K, D, A]) Rejected() (since time.Time, err error) {
 type Stats struct {
 	Desired, Actual int // things that are listed
 	Missing         int // desired things that do not exist
-	OutOfSync       int // existing things that are desired or rejected, and not in sync; with a nil InSync, not ensured yet by this process
+	OutOfSync       int // existing things not in sync with their desired state, or with the last one while rejected; with a nil InSync, not ensured yet by this process
 	Surplus         int // existing things that are not desired, or Absent
-	Rejected        int // of Surplus, the things that are not deleted because they are too many
+	Rejected        int // of Surplus, the things whose deletion is rejected
 
 	Completed time.Time // when the last complete pair ended, also if it was rejected; zero before
 }
@@ -561,11 +561,11 @@ type Stats struct {
 func (s *Set[K, D, A]) Stats() Stats { return s.now().stats }
 
 // Accept allows the deletion of those keys of a [*Rejection] that are still rejected. Its
-// argument is the error of Rejected or Apply. The field Rejected of a Plan is accepted only while
-// Run goes on, or after an Apply that was rejected. Accept takes effect with the next pair of
+// argument is the error of Rejected or Apply. It may also be Plan.Rejected, while Run goes on,
+// or after an Apply that returned a Rejection. Accept takes effect with the next pair of
 // listings: Run lists soon, and without Run the next Apply lists. DeleteAfter holds for the
 // accepted keys too, and rejected pairs count for it. These keys do not count towards
-// MaxDeleted, which the same pair may reach with other things. Accept returns an error
+// MaxDeleted: that many other things may be newly surplus beside them. Accept returns an error
 // if none of the keys is rejected. It does not block.
 func (s *Set[K, D, A]) Accept(rejected error) error {
 	defer s.lock()()

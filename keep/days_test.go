@@ -17,61 +17,16 @@ import (
 // and a source or the process has a fault.
 func TestBadDaysDeleteNothing(t *testing.T) {
 	const day = time.Hour
-	const renamed = "everything is renamed"
 	for _, c := range []struct {
 		name string
 		play func(w *world)
 	}{
-		{"the source is empty at the start", func(w *world) {
-			w.answer(empty)
-			w.start()
-			w.wait(day)
-		}},
-		{"the source is down at the start", func(w *world) {
-			w.answer(down)
-			w.start()
-			w.wait(day)
-		}},
-		{"the source is empty later", func(w *world) {
-			w.start()
-			w.wait(time.Hour)
-			w.answer(empty)
-			w.wait(day)
-		}},
 		{"the source is empty across a restart", func(w *world) {
 			w.start()
 			w.wait(time.Hour)
 			w.answer(empty)
 			w.wait(time.Hour)
 			w.restart()
-			w.wait(day)
-		}},
-		{"the source is down and empty by turns", func(w *world) {
-			w.start()
-			w.wait(time.Hour)
-			w.answer(func(map[string]string) (map[string]string, error) {
-				if int(time.Since(w.begun).Seconds())%2 == 0 {
-					return nil, errDown
-				}
-				return nil, nil
-			})
-			w.wait(day)
-		}},
-		{"a listing is cut once each ten minutes", func(w *world) {
-			w.start()
-			for range 50 {
-				w.wait(9 * time.Minute)
-				w.answer(lacks(1))
-				w.wait(time.Minute)
-				w.answer(nil)
-			}
-		}},
-		{"the source is behind for five listings", func(w *world) {
-			w.start()
-			w.wait(10*time.Minute + time.Second)
-			w.answer(lacks(1))
-			w.wait(5 * time.Minute)
-			w.answer(nil)
 			w.wait(day)
 		}},
 		{"the source lacks a thing around a restart, for four minutes each", func(w *world) {
@@ -93,87 +48,6 @@ func TestBadDaysDeleteNothing(t *testing.T) {
 					return lacks(1)(all)
 				}
 			})
-			w.wait(day)
-		}},
-		{"the same of Actual, and the source is empty", func(w *world) {
-			w.answer(empty)
-			w.do(func() {
-				w.existing = func(ctx context.Context, all map[string]string) (map[string]string, error) {
-					<-ctx.Done()
-					return all, nil
-				}
-			})
-			w.start()
-			w.wait(day)
-		}},
-		{"all values decode to zero later", func(w *world) {
-			w.set.InSync = func(string, string) bool { return true }
-			w.start()
-			w.wait(time.Hour)
-			w.answer(zeros)
-			w.wait(day)
-		}},
-		{renamed, func(w *world) {
-			w.start()
-			w.wait(time.Hour)
-			w.answer(func(all map[string]string) (map[string]string, error) {
-				others := map[string]string{}
-				for key, value := range all {
-					others["new-"+key] = value
-				}
-				return others, nil
-			})
-			w.wait(day)
-		}},
-		{"Actual is down, empty, and lacks a region", func(w *world) {
-			w.answerActual(down)
-			w.start()
-			w.wait(time.Hour)
-			w.answerActual(empty)
-			w.wait(time.Hour)
-			w.answerActual(lacks(3))
-			w.wait(time.Hour)
-			w.answerActual(nil)
-			w.wait(time.Hour)
-			w.answerActual(down)
-			w.wait(day)
-		}},
-		{"each function panics", func(w *world) {
-			w.start()
-			w.wait(time.Hour)
-			w.answer(func(map[string]string) (map[string]string, error) { panic("Desired") })
-			w.wait(time.Hour)
-			w.answer(nil)
-			w.answerActual(func(map[string]string) (map[string]string, error) { panic("Actual") })
-			w.wait(time.Hour)
-		}},
-		{"Absent panics", func(w *world) {
-			w.set.Absent = func(desired string) bool { return desired != "" && panics() }
-			w.start()
-			w.wait(day)
-		}},
-		{"InSync panics", func(w *world) {
-			w.set.InSync = func(string, string) bool { return panics() }
-			w.start()
-			w.wait(day)
-		}},
-		{"a single listing says Absent, again and again", func(w *world) {
-			w.start()
-			for range 50 {
-				w.wait(3 * time.Minute)
-				w.answer(func(all map[string]string) (map[string]string, error) { return marked(all), nil })
-				w.wait(time.Minute)
-				w.answer(nil)
-			}
-		}},
-		{"what is surplus for an hour is Absent in a single listing", func(w *world) {
-			w.start()
-			w.wait(30 * time.Second)
-			w.answer(empty)
-			w.wait(time.Hour)
-			w.answer(func(all map[string]string) (map[string]string, error) { return marked(all), nil })
-			w.wait(time.Minute)
-			w.answer(empty)
 			w.wait(day)
 		}},
 		{"listings that say Absent, each with a listing that fails between", func(w *world) {
@@ -212,9 +86,6 @@ func TestBadDaysDeleteNothing(t *testing.T) {
 		for _, n := range []int{1, 2, 3, 4, 5, 10, 100} {
 			for _, lookup := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/%d/lookup=%v", c.name, n, lookup), func(t *testing.T) {
-					if n == 1 && c.name == renamed {
-						return // to delete one of two is allowed
-					}
 					bubble(t, n, func(w *world) {
 						if lookup {
 							w.withLookup()

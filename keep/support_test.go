@@ -251,14 +251,6 @@ func changes(p keep.Plan[string]) string {
 	return text[:strings.LastIndex(text, "\n")+1]
 }
 
-// zeros answers with zero values.
-func zeros(all map[string]string) (map[string]string, error) {
-	for key := range all {
-		all[key] = ""
-	}
-	return all, nil
-}
-
 // bubble runs f in a bubble with a world of n things, before it is started.
 func bubble(t *testing.T, n int, f func(w *world)) {
 	t.Helper()

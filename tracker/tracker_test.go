@@ -120,17 +120,6 @@ func trackInto(t *testing.T, tr *letters, q reconcile.Enqueuer[string], onChange
 	}
 }
 
-func TestTrackerEnqueuesNewChangedAndMissingItems(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		track(t, new(letters), "a1 b1", "a1 b1", "b2 c1", "c1", "a1 c1").Want(t,
-			"0s appeared a 0 1", "0s offer a", "0s appeared b 0 1", "0s offer b",
-			"20s altered b 1 2", "20s enqueue b", "20s appeared c 0 1", "20s enqueue c", "20s vanished a 1 0", "20s enqueue a",
-			"30s vanished b 2 0", "30s enqueue b",
-			"40s appeared a 0 1", "40s enqueue a",
-		)
-	})
-}
-
 func TestTrackerReportsTheFirstPageWhileTheLastIsFetched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		track(t, new(letters), "a1 ~ ~ b1 ~ c1").Want(t,
@@ -246,29 +235,6 @@ func TestResyncIsSpreadOverItsInterval(t *testing.T) {
 		slices.Sort(q.calls)
 		if n := len(q.calls); n != 10_000 || len(slices.Compact(q.calls)) != n {
 			t.Errorf("%d offers in an hour, of %d items, want one of each", n, len(slices.Compact(q.calls)))
-		}
-	})
-}
-
-// Until a listing is complete, new items are offered.
-func TestTrackerOffersTheFirstListing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		j := newJournal[string]()
-		ctx, cancel := context.WithCancel(t.Context())
-		listings := []string{"a1 !", "a1 b1", "a2 b1 c1"}
-		tr := &letters{Queue: j, Period: 10 * time.Second, Logger: quiet, List: func(context.Context) sequence {
-			if len(listings) == 0 {
-				cancel()
-				return listed("")
-			}
-			defer func() { listings = listings[1:] }()
-			return listed(listings[0])
-		}}
-		if err := tr.Run(ctx); err != nil {
-			t.Error(err)
-		}
-		if got, want := j.whats(), []string{"offer a", "offer b", "enqueue a", "enqueue c"}; !slices.Equal(got, want) {
-			t.Errorf("the queue got %q, want %q", got, want)
 		}
 	})
 }

@@ -66,6 +66,12 @@ type surplus[D any] struct {
 	since, agreed time.Time
 }
 
+// A wait is why an item waits, and when it last asked for a listing that ends that.
+type wait struct {
+	reason error
+	since  time.Time
+}
+
 // A run is the last run of a key that is out of sync or surplus.
 type run struct {
 	state    runState
@@ -77,9 +83,12 @@ type runState uint8
 const (
 	pending runState = iota // there was none since the values changed, or it did nothing yet
 	running
+	again // running, and the last run succeeded
 	succeeded
 	failed
 )
+
+func (r run) goesOn() bool { return r.state == running || r.state == again }
 
 // offered reports whether a listing offers the key. A key that stays out of sync or surplus
 // although it had a run is offered by one listing of four; the first one may be stale.
@@ -121,6 +130,9 @@ func (k *known[K, D, A]) blocked(key K) error {
 	}
 	return nil
 }
+
+// begun is when the last pair began.
+func (k *known[K, D, A]) begun() time.Time { return k.start.Add(k.swept) }
 
 // lastDesired returns the desired state of a key, and whether the thing is desired.
 func (k *known[K, D, A]) lastDesired(key K) (desired D, ok bool) {
@@ -293,7 +305,8 @@ func (p *pair[K, D, A]) inSync(key K, desired D, actual A) bool {
 // ensured reports whether what is known says that a thing with the values of k is ensured.
 func (k *known[K, D, A]) ensured(now *known[K, D, A], key K) bool {
 	last, ok := now.runs[key]
-	return k.same(now, key) && (!ok || last.state == running || last.state == succeeded)
+	_, todo := now.todo[key]
+	return k.same(now, key) && (!ok || last.state == running && !todo || last.state == again || last.state == succeeded)
 }
 
 // same reports whether the old pair has shown the same values of a key.
@@ -431,7 +444,7 @@ func (s *Set[K, D, A]) commit(old, next known[K, D, A]) known[K, D, A] {
 	}
 	next.stats.Missing = len(next.todo) - next.stats.OutOfSync
 	for key, last := range s.known.runs {
-		changed := last.state == running || last != old.runs[key] // since the listing began
+		changed := last.goesOn() || last != old.runs[key] // since the listing began
 		if changed && !next.todo[key] && !(last.state == succeeded && next.inSync(key)) {
 			next.runs[key] = run{last.state, max(last.listings, next.runs[key].listings)}
 		}
@@ -450,6 +463,11 @@ func (s *Set[K, D, A]) commit(old, next known[K, D, A]) known[K, D, A] {
 func (s *Set[K, D, A]) enqueue(queue reconcile.Enqueuer[K], old, next known[K, D, A]) (observed []K, err error) {
 	events := s.woken(next)
 	maps.Copy(events, next.left)
+	unlock := s.lock()
+	for key := range next.left {
+		s.waiting[key] = wait{reason: errUnknown} // and this pair has shown that it is gone
+	}
+	unlock()
 	if old.before != nil && next.desired != nil {
 		for key, desired := range next.desired {
 			before, was := old.before[key]
@@ -492,13 +510,13 @@ func (k *known[K, D, A]) inSync(key K) bool {
 func (s *Set[K, D, A]) woken(next known[K, D, A]) map[K]struct{} {
 	defer s.lock()()
 	keys := map[K]struct{}{}
-	for key, reason := range s.waiting {
-		blocked := next.blocked(key)
+	for key, waits := range s.waiting {
+		reason, blocked := waits.reason, next.blocked(key)
 		stays := blocked == reason || errors.Is(blocked, ErrTooMany) && errors.Is(reason, ErrTooMany)
 		ended := !stays || next.listed && next.todo[key] // or it has drifted
 		switch reason {
 		case errUnlisted, errUnknown:
-			ended = next.complete
+			ended = next.complete && !next.begun().Before(waits.since)
 		case errDisagree:
 			ended = blocked != nil
 		}

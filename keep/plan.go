@@ -17,6 +17,7 @@ import (
 	"unicode"
 
 	"github.com/reconkernel/reconcile"
+	"github.com/reconkernel/reconcile/internal/guard"
 )
 
 // A Plan lists the changes that Apply would make, each list sorted by the texts of its keys,
@@ -110,15 +111,22 @@ func (s *Set[K, D, A]) Plan(ctx context.Context) (Plan[K], error) {
 		return Plan[K]{}, reconcile.Terminal(err)
 	}
 	k, accepted := s.snapshot()
-	if s.poller.Load() == nil {
+	poller := s.poller.Load()
+	if poller == nil {
 		k = known[K, D, A]{}
 	}
 	_, k, err := s.listTwice(ctx, k, how[K]{accepted: accepted, begin: func(context.Context) {}, logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return Plan[K]{}, err
 	}
-	if now, _ := s.snapshot(); s.InSync == nil && s.poller.Load() != nil { // runs may have ended since
-		maps.DeleteFunc(k.todo, func(key K, _ bool) bool { _, exists := k.actual[key]; return exists && k.ensured(&now, key) })
+	if now, _ := s.snapshot(); s.InSync == nil && poller != nil { // runs may have ended since
+		for key := range k.desired {
+			if _, exists := k.actual[key]; exists && k.ensured(&now, key) {
+				delete(k.todo, key)
+			} else if exists && guard.Call(func() error { s.absent(k.desired[key]); return nil }) == nil {
+				k.todo[key] = false
+			}
+		}
 	}
 	return k.plan(), nil
 }
@@ -200,8 +208,13 @@ func (s *Set[K, D, A]) apply(ctx context.Context, plan *Plan[K], r *reconcile.Re
 	old, accepted := s.snapshot()
 	list := how[K]{accepted: accepted, begin: s.lists, logger: cmp.Or(s.Logger, reconcile.Logger(ctx))}
 	defer s.end()
+	if plan != nil { // until it is known what of it is to be done
+		s.change(func(k *known[K, D, A]) {
+			k.ensures, k.deletes = isOneOf(slices.Concat(plan.Create, plan.Update)), isOneOf[K](nil)
+		})
+	}
 	before, k, err := s.listTwice(ctx, known[K, D, A]{rejectedAt: old.rejectedAt, acceptedAt: old.acceptedAt}, list)
-	var waiting map[K]error // why the items of Run wait: the runs of Apply forget it, for its own items
+	var waiting map[K]wait // why the items of Run wait: the runs of Apply forget it, for its own items
 	s.change(func(k *known[K, D, A]) {
 		k.runs, waiting = map[K]run{}, maps.Clone(s.waiting) // runs of an earlier call say nothing of these listings
 		maps.DeleteFunc(s.accepted, func(key K, _ struct{}) bool {

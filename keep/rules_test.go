@@ -767,3 +767,131 @@ func TestPlanText(t *testing.T) {
 		}
 	})
 }
+
+// TestRunBeginsAgainDuringLookup has the item wait for the listings of that Run.
+func TestRunBeginsAgainDuringLookup(t *testing.T) {
+	bubble(t, 5, func(w *world) {
+		w.set.Resync = -1
+		w.set.Lookup = func(context.Context, string, string) (string, bool, error) {
+			time.Sleep(10 * time.Minute)
+			return "1", true, nil
+		}
+		w.start()
+		w.wait(time.Second)
+		time.AfterFunc(time.Second, func() { w.stop(); w.answer(down); w.runAgain() })
+		if err := w.set.Reconcile(w.t.Context(), "t00"); !strings.Contains(fmt.Sprint(err), "have not been listed yet") || w.ensured > 0 {
+			t.Errorf("Reconcile returned %v, and ensured %d things", err, w.ensured)
+		}
+	})
+}
+
+// TestEventWhileApplyPlanLists waits, though an earlier Apply has listed, unless the plan has it.
+func TestEventWhileApplyPlanLists(t *testing.T) {
+	for _, earlier := range []bool{false, true} {
+		bubble(t, 5, func(w *world) {
+			if earlier {
+				_ = w.set.Apply(w.t.Context(), nil)
+			}
+			w.do(func() { w.actual["t00"], w.actual["t01"] = "0", "0" })
+			w.answerActual(func(all map[string]string) (map[string]string, error) {
+				if err := w.set.Reconcile(w.t.Context(), "t00"); !strings.Contains(fmt.Sprint(err), "the plan has no change for it") {
+					t.Errorf("Reconcile returned %v", err)
+				}
+				if err := w.set.Reconcile(w.t.Context(), "t01"); (err == nil) != earlier {
+					t.Errorf("Reconcile returned %v of what the plan has", err)
+				}
+				w.took([]string{"0s +t01"}[:len(w.history)]...)
+				return all, nil
+			})
+			_ = w.set.ApplyPlan(w.t.Context(), keep.Plan[string]{Update: []string{"t01"}}, nil)
+		})
+	}
+}
+
+// TestEventBesideAListing has Run list what changed after Desired had been read, once.
+func TestEventBesideAListing(t *testing.T) {
+	for name, c := range map[string]struct {
+		before func(w *world)
+		lists  int
+	}{
+		"the first pair":          {func(*world) {}, 2},
+		"that an event asked for": {func(w *world) { w.wait(time.Minute); w.set.Enqueue("new") }, 3},
+		"that showed that it left": {func(w *world) {
+			w.wait(time.Minute)
+			w.do(func() { delete(w.desired, "left") })
+			w.set.Trigger()
+			w.wait(time.Minute)
+		}, 3},
+	} {
+		bubble(t, 3, func(w *world) {
+			w.set.Period, w.set.Resync = time.Hour, -1
+			w.desired["left"] = gone
+			lists, key := 0, "new"
+			w.answer(func(all map[string]string) (map[string]string, error) {
+				lists++
+				time.Sleep(30 * time.Second)
+				return all, nil
+			})
+			w.start()
+			if c.before(w); w.desired["left"] == "" {
+				key = "left"
+			}
+			w.wait(10 * time.Second)
+			w.do(func() { w.desired[key] = "1" })
+			w.set.Enqueue(key)
+			w.wait(10 * time.Minute)
+			if w.actual[key] != "1" || lists != c.lists {
+				t.Errorf("beside a listing, %s: %q, %d pairs, want %d and no event lost", name, w.actual[key], lists, c.lists)
+			}
+		})
+	}
+}
+
+// TestPlanBesideARunThatFails has its thing, which was in sync when Plan began.
+func TestPlanBesideARunThatFails(t *testing.T) {
+	bubble(t, 3, func(w *world) {
+		w.set.InSync, w.set.Resync, w.set.Period = nil, -1, time.Hour
+		w.set.Absent = func(desired string) bool { return desired == "bad" && panics() }
+		w.start()
+		w.wait(time.Minute)
+		w.do(func() { w.ensures, w.desired["t01"] = func() error { return reconcile.Terminal(errDown) }, "bad" })
+		w.answerActual(func(all map[string]string) (map[string]string, error) {
+			w.set.Enqueue("t00")
+			w.wait(time.Minute)
+			return all, nil
+		})
+		if p, err := w.set.Plan(w.t.Context()); err != nil || changes(p) != "~ t00\n" {
+			t.Errorf("the plan is %q, %v", p, err)
+		}
+	})
+}
+
+// TestDriftOfRejectedThings counts, without an InSync, until Ensure has returned nil: not while
+// Lookup says that the thing is not desired, and not while the first Ensure hangs.
+func TestDriftOfRejectedThings(t *testing.T) {
+	for lookup, wants := range map[bool][]int{false: {1, 1, 0, 0, 0}, true: {1, 1, 1, 1, 0}} {
+		bubble(t, 4, func(w *world) {
+			if w.set.InSync, w.set.Resync = nil, -1; lookup {
+				w.withLookup()
+			}
+			w.start()
+			w.wait(time.Second)
+			all := w.desired
+			w.do(func() { w.desired = map[string]string{} })
+			w.wait(2 * time.Minute)
+			w.do(func() { w.actual["t00"] = "drifted" })
+			for i, want := range wants {
+				w.wait(time.Minute)
+				if s := w.set.Stats(); s.OutOfSync != want {
+					t.Errorf("with a Lookup: %v, pair %d: %+v, want %d out of sync", lookup, i+1, s, want)
+				}
+				switch i {
+				case 1:
+					w.do(func() { w.desired, w.ensures = all, func() error { time.Sleep(90 * time.Second); return nil } })
+				case 3: // it runs once more when it has been ensured
+					time.AfterFunc(40*time.Second, func() { w.set.Enqueue("t00") })
+				}
+			}
+		})
+	}
+}

@@ -75,7 +75,8 @@ import (
 //     if a deleted key becomes surplus anew, and is deleted again within an hour or within twice
 //     DeleteAfter, whichever is longer.
 //   - A replaced thing. If another client has replaced a surplus thing since the last pair,
-//     Delete is called all the same, so let it compare the IDs.
+//     Delete is called all the same, so let it compare the IDs. Another thing that gets the key
+//     of a deleted one before the next pair is deleted too, without a new DeleteAfter or Accept.
 //   - A slow listing. While Actual and Desired are listed, up to ten Periods each, deletions rely
 //     on the pair before.
 //
@@ -181,7 +182,7 @@ type Set[K comparable, D, A any] struct {
 	known    known[K, D, A]
 	own      *reconcile.Queue[K] // nil until it is needed
 	accepted map[K]struct{}      // by an operator, still surplus, and not deleted
-	waiting  map[K]error         // why the item of a key waits, as Reconcile returned it last
+	waiting  map[K]wait          // why the item of a key waits, as Reconcile returned it last
 	deleted  map[K]time.Time     // by Reconcile, not longer ago than twice
 }
 
@@ -315,7 +316,7 @@ func (s *Set[K, D, A]) change(f func(*known[K, D, A])) {
 func (s *Set[K, D, A]) lock() (unlock func()) {
 	s.mu.Lock()
 	if s.accepted == nil {
-		s.accepted, s.waiting, s.deleted = map[K]struct{}{}, map[K]error{}, map[K]time.Time{}
+		s.accepted, s.waiting, s.deleted = map[K]struct{}{}, map[K]wait{}, map[K]time.Time{}
 	}
 	return s.mu.Unlock
 }
@@ -333,7 +334,7 @@ func (s *Set[K, D, A]) lock() (unlock func()) {
 // not desired, and the listings do not say so yet, Run lists soon. If Lookup fails for a thing
 // that neither listing has, the run is repeated once, after the next complete pair.
 func (s *Set[K, D, A]) Reconcile(ctx context.Context, key K) (err error) {
-	k, last, err := s.startRun(key)
+	k, waited, err := s.startRun(key)
 	if err != nil {
 		return waitBecause(err)
 	}
@@ -341,12 +342,15 @@ func (s *Set[K, D, A]) Reconcile(ctx context.Context, key K) (err error) {
 	defer func() { s.endRun(key, state) }()
 	desired, ok := k.lastDesired(key)
 	if s.Lookup != nil {
+		var errWait error
 		desired, ok, err = s.Lookup(ctx, key, desired)
-		k = s.now() // Lookup may have taken long
+		if k, errWait = s.goesOn(key); errWait != nil { // Lookup may have taken long
+			return waitBecause(errWait)
+		}
 	}
 	listed, isListed := k.desired[key]
 	if _, exists := k.actual[key]; !isListed && !exists && (s.Lookup == nil || err != nil) {
-		return s.unknown(k, key, last, err)
+		return s.unknown(k, key, waited, err)
 	}
 	if err != nil { // 5
 		return fmt.Errorf("look up the desired state: %w", err)
@@ -355,9 +359,9 @@ func (s *Set[K, D, A]) Reconcile(ctx context.Context, key K) (err error) {
 		return context.Cause(ctx)
 	}
 	absent := ok && s.absent(desired)
-	ensure := ok && !absent && k.ready // else Run has begun again
+	ensure := ok && !absent
 	if !ensure && isListed && !s.absent(listed) {
-		if state = pending; s.waitForListing(key, errUnlisted, last) {
+		if state = pending; s.waitForListing(key, errUnlisted, waited) {
 			return waitBecause(errUnlisted)
 		}
 		return reconcile.Terminal(errUnlisted)
@@ -378,7 +382,9 @@ func (s *Set[K, D, A]) Reconcile(ctx context.Context, key K) (err error) {
 	case blocked == errDisagree && s.poller.Load() == nil: // nor will a listing come
 		return reconcile.Terminal(blocked)
 	case blocked != nil:
-		state = running
+		if !ensure {
+			state = running
+		}
 		return waitBecause(blocked)
 	}
 	err = s.Delete(ctx, key, actual)
@@ -399,10 +405,10 @@ func stateAfter(err error) runState {
 	return pending
 }
 
-// unknown has a key that neither listing has wait for the next pair, unless the last pair
-// has shown that it is gone, or its item has waited before. Then there is nothing to do.
-func (s *Set[K, D, A]) unknown(k known[K, D, A], key K, last, err error) error {
-	if _, left := k.left[key]; left || last != nil || !s.waitForListing(key, errUnknown, nil) {
+// unknown has a key that neither listing has wait for the next pair, unless its item has
+// waited for the last one. Then there is nothing to do.
+func (s *Set[K, D, A]) unknown(k known[K, D, A], key K, waited wait, err error) error {
+	if waited.reason == errUnknown && !k.begun().Before(waited.since) || !s.waitForListing(key, errUnknown, waited) {
 		return nil
 	}
 	if err != nil {
@@ -413,29 +419,48 @@ func (s *Set[K, D, A]) unknown(k known[K, D, A], key K, last, err error) error {
 
 // startRun notes that a run of a key starts, and returns what the listings say, and why the
 // item waited, nil if it did not. Err says why it has to wait once more.
-func (s *Set[K, D, A]) startRun(key K) (k known[K, D, A], waited, err error) {
+func (s *Set[K, D, A]) startRun(key K) (k known[K, D, A], waited wait, err error) {
 	defer s.lock()()
-	k, waited = s.known, s.waiting[key]
+	waited = s.waiting[key]
 	delete(s.waiting, key)
-	switch _, desired := k.lastDesired(key); {
-	case !k.ready:
-		err = errNotListed
+	if err = s.mayRunLocked(key); err == nil {
+		_, desired := s.known.lastDesired(key)
+		if _, leaves := s.known.surplus[key]; desired || leaves { // others are not kept
+			state, last := running, s.known.runs[key]
+			if last.state == succeeded {
+				state = again
+			}
+			s.known.runs[key] = run{state, last.listings}
+		}
+	}
+	return s.known, waited, err
+}
+
+// goesOn returns what the listings say by now, or why the item has to wait all the same.
+func (s *Set[K, D, A]) goesOn(key K) (known[K, D, A], error) {
+	defer s.lock()()
+	err := s.mayRunLocked(key)
+	return s.known, err
+}
+
+// mayRunLocked returns nil, or why the item of a key waits from now on.
+func (s *Set[K, D, A]) mayRunLocked(key K) (err error) {
+	switch k := &s.known; {
 	case k.deletes != nil && !k.deletes(key) && !k.ensures(key):
 		err = errNotPlanned
+	case !k.ready:
+		err = errNotListed
 	default:
-		if _, leaves := k.surplus[key]; desired || leaves { // others are not kept
-			k.runs[key] = run{running, k.runs[key].listings}
-		}
-		return k, waited, nil
+		return nil
 	}
-	s.waiting[key] = err
-	return k, waited, err
+	s.waiting[key] = wait{reason: err}
+	return err
 }
 
 // endRun notes how a run has ended, unless the values of its key have changed since it started.
 func (s *Set[K, D, A]) endRun(key K, state runState) {
 	defer s.lock()()
-	if last := s.known.runs[key]; last.state == running {
+	if last := s.known.runs[key]; last.goesOn() {
 		if state >= succeeded {
 			last.listings = max(1, last.listings)
 		}
@@ -456,16 +481,17 @@ func waitBecause(reason error) error {
 }
 
 // waitForListing makes an item wait for the next complete pair, and reports whether there
-// will be one. It asks for one, unless the item has waited for that before.
-func (s *Set[K, D, A]) waitForListing(key K, reason, waited error) bool {
+// will be one. It asks for one, unless the last one began after the item did so before.
+func (s *Set[K, D, A]) waitForListing(key K, reason error, waited wait) bool {
 	defer s.lock()()
 	if s.poller.Load() == nil {
 		return false
 	}
-	if reason != waited {
+	if reason != waited.reason || s.known.begun().Before(waited.since) {
+		waited.since = time.Now()
 		s.Trigger()
 	}
-	s.waiting[key] = reason
+	s.waiting[key] = wait{reason, waited.since}
 	return true
 }
 
@@ -478,7 +504,7 @@ func (s *Set[K, D, A]) deletable(key K, absent bool) (A, error) {
 		err = errDisagree
 	}
 	if err != nil && err != errNothing {
-		s.waiting[key] = err // its end wakes the item
+		s.waiting[key] = wait{reason: err} // its end wakes the item
 	}
 	return s.known.actual[key], err
 }

@@ -20,11 +20,11 @@ import (
 	"github.com/reconkernel/reconcile/internal/guard"
 )
 
-// A Plan lists the changes that Apply would make, each list sorted by the texts of its keys,
-// those of fmt.Sprint. The zero Plan is empty: there is nothing to do.
+// A Plan lists the changes that Apply would make, each list sorted by the text that
+// fmt.Sprint makes of each key. The zero Plan is empty: there is nothing to do.
 type Plan[K comparable] struct {
 	Create, Update, Delete []K
-	Rejected               error // nil, or a *Rejection[K]: too many things are surplus, and none of its keys is in Delete
+	Rejected               error // nil, or a *Rejection[K]: too many things are newly surplus, and none of them is in Delete
 }
 
 // String has a line for each key: + for Create, ~ for Update, - for Delete, ! for what is
@@ -101,9 +101,9 @@ func (r *Rejection[K]) Names() []string {
 // Unwrap returns [ErrTooMany].
 func (r *Rejection[K]) Unwrap() error { return ErrTooMany }
 
-// Plan returns the changes that Apply would make. While Run goes on, it returns those that
-// Run would make after these listings, without corrections of rejected things. Plan
-// lists both sides, twice if an existing thing is Absent, and blocks until they are listed.
+// Plan lists both sides, twice if an existing thing is Absent, and returns the changes that
+// Apply would make. While Run goes on, it returns those that Run would make after that pair,
+// except for corrections of things whose deletion is rejected. It blocks until it has listed.
 // It calls no Lookup, and does not change the state of the Set. The error is that of a
 // listing, or a [reconcile.Terminal] one that names a field that is wrong.
 func (s *Set[K, D, A]) Plan(ctx context.Context) (Plan[K], error) {
@@ -175,10 +175,10 @@ func (k *known[K, D, A]) plan() Plan[K] {
 // again, and deletes those that are still surplus. It logs at Info that it waits.
 //
 // Apply blocks until all changes are made, or ctx is done. It does not list during its
-// runs. If too many things are surplus, it deletes none of these, makes the other changes,
+// runs. If too many things are newly surplus, it deletes none of these, makes the other changes,
 // and returns a [*Rejection], for [errors.As]. To delete them, call Accept with that error,
-// and Apply again. What Accept allowed stays so in later calls, while the thing is surplus. The
-// times of Age and Rejected go on too. It returns an error at once while Run or another
+// and Apply again. What Accept allowed stays so in later calls, while the thing is surplus. Age,
+// and the time that Rejected returns, go on as well. Apply returns an error at once while Run or another
 // Apply goes on, and a [reconcile.Terminal] error if a field is wrong.
 func (s *Set[K, D, A]) Apply(ctx context.Context, r *reconcile.Reconciler[K]) error {
 	return s.apply(ctx, nil, r)

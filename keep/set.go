@@ -47,9 +47,9 @@ import (
 //  1. The thing is surplus: Actual lists it, and Desired, called after Actual, does not.
 //  2. Both listings of the last pair are complete: they returned no error, and their context had
 //     not ended when they returned.
-//  3. An accepted pair has shown the thing as surplus, or an operator has allowed its deletion
-//     with [Set.Accept]. Until then, the thing is newly surplus. A complete pair is either
-//     accepted or rejected. It is rejected if more things than MaxDeleted allows are newly
+//  3. A complete pair is either accepted or rejected. An accepted pair has shown the thing as
+//     surplus, or an operator has allowed its deletion with [Set.Accept]. Until then, the thing
+//     is newly surplus. A pair is rejected if more things than MaxDeleted allows are newly
 //     surplus. If no existing thing would stay desired, one newly surplus thing is enough. If
 //     a thing becomes desired again, and then surplus once more, it is newly surplus again.
 //     While pairs are rejected, nothing that is newly surplus is deleted. Creations and
@@ -87,8 +87,8 @@ import (
 type Set[K comparable, D, A any] struct {
 	// Queue gets the keys of the things to ensure or delete, as its items. To run them, give a
 	// [reconcile.Reconciler] the same Queue, and [Set.Reconcile] as its function. Nil means that Run
-	// runs the items itself, with the queue of Reconciler or one of its own. You need it for
-	// package lanes, and if several Sets share one queue.
+	// runs the items itself, with the queue of Reconciler or one of its own. Package lanes,
+	// and Sets that share a queue, need a Queue.
 	Queue reconcile.Enqueuer[K]
 
 	// Desired lists the desired things, under the same keys as Actual. It is called after Actual.
@@ -110,9 +110,9 @@ type Set[K comparable, D, A any] struct {
 	InSync func(desired D, actual A) bool
 
 	// Ensure creates a thing, or corrects it. It is also called for things in sync, so it must check
-	// first, and be idempotent. It returns what a reconcile function returns, such as
-	// [reconcile.Terminal]. If the provider lists new things late, let Ensure look into its list, and
-	// return [reconcile.RequeueWithin] until it has the thing: [Set.Listed] does not change in Apply.
+	// first, and be idempotent. It returns what a reconcile function returns. If the provider lists
+	// new things late, let Ensure read that list, and return [reconcile.RequeueWithin] until it has
+	// the thing. Do not ask [Set.Listed] for that: it does not change during Apply.
 	Ensure func(ctx context.Context, key K, desired D) error
 
 	// Delete deletes a thing. It returns nil if the thing does not exist, and otherwise what
@@ -327,8 +327,8 @@ func (s *Set[K, D, A]) lock() (unlock func()) {
 // Each pair whose Actual is complete offers the items of the things that are missing, out of
 // sync or surplus: each of these runs, unless it runs already or has a next run. There is one
 // exception. If the last run of a thing failed and
-// is not retried, or if Ensure or Delete returned nil and the next two listings still show
-// the same, one listing of four offers the thing.
+// is not retried, or if Ensure or Delete returned nil and the next two pairs still show the
+// same, one pair of four offers the thing.
 //
 // If a thing has to wait for a listing, the error says why. If Lookup says that a thing is
 // not desired, and the listings do not say so yet, Run lists soon. If Lookup fails for a thing
@@ -576,7 +576,7 @@ func (s *Set[K, D, A]) Rejected() (since time.Time, err error) {
 type Stats struct {
 	Desired, Actual int // things that are listed
 	Missing         int // desired things that do not exist
-	OutOfSync       int // existing things not in sync with their desired state, or with the last one while rejected; with a nil InSync, not ensured yet by this process
+	OutOfSync       int // existing things not in sync with their desired state (the last one, if their deletion is rejected); with a nil InSync, not ensured yet by this process
 	Surplus         int // existing things that are not desired, or Absent
 	Rejected        int // of Surplus, the things whose deletion is rejected
 
@@ -591,7 +591,7 @@ func (s *Set[K, D, A]) Stats() Stats { return s.now().stats }
 // or after an Apply that returned a Rejection. Accept takes effect with the next pair of
 // listings: Run lists soon, and without Run the next Apply lists. DeleteAfter holds for the
 // accepted keys too, and rejected pairs count for it. These keys do not count towards
-// MaxDeleted: that many other things may be newly surplus beside them. Accept returns an error
+// MaxDeleted, which then applies to the other newly surplus things. Accept returns an error
 // if none of the keys is rejected. It does not block.
 func (s *Set[K, D, A]) Accept(rejected error) error {
 	defer s.lock()()

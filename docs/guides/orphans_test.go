@@ -196,7 +196,7 @@ func TestOrphans(t *testing.T) {
 		{"choose the name", siteClient.byName, nil, 0, ""},
 		{"send an idempotency token", siteClient.byToken, nil, 0, ""},
 		{"tag it in the create call", siteClient.byTag, stale, 0, ""},
-		{"tag it in the create call, with a list that lags, and delete surplus things", siteClient.byTagAndSweep, nil, 0, ""},
+		{"tag it in the create call, with a list that lags, and delete all but one", siteClient.byTagAndSweep, nil, 0, ""},
 		{"tag it in the create call, with a list that lags", siteClient.byTag, nil, 46, "call list web #2: stale"},
 		{"tag it in a second call", siteClient.tagLater, stale, 9, "call create #1: answer lost"},
 		{"record the ID after the create call", siteClient.orphan, nil, 9, "call create #1: answer lost"},

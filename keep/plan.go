@@ -28,8 +28,8 @@ type Plan[K comparable] struct {
 }
 
 // String has a line for each key: + for Create, ~ for Update, - for Delete, ! for what is
-// rejected. A key is quoted if it is empty, or has spaces or characters that do not print. Then comes the
-// rejection, if there is one. The last line, without a line end, has the counts.
+// rejected. A key is quoted if it is empty, or has spaces or characters that do not print. Then
+// comes the rejection, if there is one. The last line, without a line end, has the counts.
 func (p Plan[K]) String() string {
 	var b strings.Builder
 	rejected := rejectedKeys[K](p.Rejected)
@@ -170,16 +170,16 @@ func (k *known[K, D, A]) plan() Plan[K] {
 }
 
 // Apply lists both sides, ensures what is missing or not in sync, deletes what is surplus, and
-// returns. It runs the items by [reconcile.Reconciler.Apply] with the fields of r. The field Reconcile may be nil, and a nil r
-// has the zero fields. If things that are not Absent are surplus, Apply waits DeleteAfter, lists
-// again, and deletes those that are still surplus. It logs at Info that it waits.
+// returns. It runs the items by [reconcile.Reconciler.Apply] with the fields of r. The field
+// Reconcile may be nil, and a nil r has the zero fields. If things that are not Absent are
+// surplus, Apply logs at Info, waits DeleteAfter, lists again, and deletes what is still surplus.
 //
-// Apply blocks until all changes are made, or ctx is done. It does not list during its
-// runs. If too many things are newly surplus, it deletes none of these, makes the other changes,
-// and returns a [*Rejection], for [errors.As]. To delete them, call Accept with that error,
-// and Apply again. What Accept allowed stays so in later calls, while the thing is surplus. Age,
-// and the time that Rejected returns, go on as well. Apply returns an error at once while Run or another
-// Apply goes on, and a [reconcile.Terminal] error if a field is wrong.
+// Apply blocks until all changes are made, or ctx is done. It does not list during its runs. If
+// too many things are newly surplus, it deletes none of these, makes the other changes, and
+// returns a [*Rejection], for [errors.As]. To delete them, call Accept with that error, and Apply
+// again. What Accept allowed stays so in later calls, while the thing is surplus. A later Apply
+// does not reset Age and the time that Rejected returns. Apply returns an error at once while Run
+// or another Apply goes on, and a [reconcile.Terminal] error if a field is wrong.
 func (s *Set[K, D, A]) Apply(ctx context.Context, r *reconcile.Reconciler[K]) error {
 	return s.apply(ctx, nil, r)
 }

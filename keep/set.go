@@ -47,13 +47,13 @@ import (
 //  1. The thing is surplus: Actual lists it, and Desired, called after Actual, does not.
 //  2. Both listings of the last pair are complete: they returned no error, and their context had
 //     not ended when they returned.
-//  3. A complete pair is either accepted or rejected. An accepted pair has shown the thing as
-//     surplus, or an operator has allowed its deletion with [Set.Accept]. Until then, the thing
-//     is newly surplus. A pair is rejected if more things than MaxDeleted allows are newly
-//     surplus. If no existing thing would stay desired, one newly surplus thing is enough. If
-//     a thing becomes desired again, and then surplus once more, it is newly surplus again.
-//     While pairs are rejected, nothing that is newly surplus is deleted. Creations and
-//     corrections go on, and so do deletions of things that met condition 4 before.
+//  3. The thing is not newly surplus: an accepted pair has shown it as surplus before, or an
+//     operator has allowed its deletion with [Set.Accept]. A complete pair is either accepted
+//     or rejected. It is rejected if more things than MaxDeleted allows are newly surplus. If
+//     no existing thing would stay desired, one newly surplus thing is enough. If a thing becomes
+//     desired again, and then surplus once more, it is newly surplus again. While pairs are
+//     rejected, nothing that is newly surplus is deleted. Creations and corrections go on, and
+//     so do deletions of things that met condition 4 before.
 //  4. The thing was surplus for DeleteAfter: in two accepted pairs that are at least
 //     DeleteAfter apart, and in each accepted pair between them. For a deletion that an operator
 //     has allowed, rejected pairs count too, also those before Accept.
@@ -75,28 +75,28 @@ import (
 //     if a deleted key becomes surplus anew, and is deleted again within an hour or within twice
 //     DeleteAfter, whichever is longer.
 //   - A replaced thing. If another client has replaced a surplus thing since the last pair,
-//     Delete is called all the same, so let it compare the IDs. Another thing that gets the key
-//     of a deleted one before the next pair is deleted too, without a new DeleteAfter or Accept.
+//     Delete is called all the same, so let it compare the IDs. If another thing gets the key
+//     of a deleted one before the next pair, it is deleted too, with no new DeleteAfter or Accept.
 //   - A slow listing. While Actual and Desired are listed, up to ten Periods each, deletions rely
 //     on the pair before.
 //
 // Desired, Actual, Ensure and Delete are required, and for Run also Period; the zero value of
-// every other field works. Set at least the Timeout of Reconciler. Fields must not be changed
+// every other field works. Set at least a Timeout of the Reconciler. Fields must not be changed
 // after the first call of a method. All methods may be called from any goroutine. The Set
 // calls your functions from several goroutines.
 type Set[K comparable, D, A any] struct {
 	// Queue gets the keys of the things to ensure or delete, as its items. To run them, give a
 	// [reconcile.Reconciler] the same Queue, and [Set.Reconcile] as its function. Nil means that Run
-	// runs the items itself, with the queue of Reconciler or one of its own. Package lanes,
-	// and Sets that share a queue, need a Queue.
+	// runs the items itself, with the queue of Reconciler or one that the Set makes. Package
+	// lanes, and Sets that share a queue, need a Queue.
 	Queue reconcile.Enqueuer[K]
 
 	// Desired lists the desired things, under the same keys as Actual. It is called after Actual.
-	// Plan may call both while Run does, so guard what they share. If a value differs from the one listed before, by
-	// [reflect.DeepEqual], the Set enqueues the key, unless InSync says that the thing is in sync.
-	// Return new maps and values. If you change a value in place, the Set compares it with itself,
-	// and sees no change. Without an InSync, values that always change, such as a time of the last
-	// contact, do not belong in D.
+	// Plan may call both while Run does, so guard what they share. If a value differs from the one
+	// listed before, by [reflect.DeepEqual], the Set enqueues the key, unless InSync says that the
+	// thing is in sync. Return new maps and values. If you change a value in place, the Set compares
+	// it with itself, and sees no change. Without an InSync, values that always change, such as a
+	// time of the last contact, do not belong in D.
 	Desired func(ctx context.Context) (map[K]D, error)
 
 	// Actual lists the existing things of this service, and no others, because all things
@@ -111,7 +111,7 @@ type Set[K comparable, D, A any] struct {
 
 	// Ensure creates a thing, or corrects it. It is also called for things in sync, so it must check
 	// first, and be idempotent. It returns what a reconcile function returns. If the provider lists
-	// new things late, let Ensure read that list, and return [reconcile.RequeueWithin] until it has
+	// new things late, let Ensure read its list, and return [reconcile.RequeueWithin] until that has
 	// the thing. Do not ask [Set.Listed] for that: it does not change during Apply.
 	Ensure func(ctx context.Context, key K, desired D) error
 
@@ -122,11 +122,11 @@ type Set[K comparable, D, A any] struct {
 
 	// Absent reports whether the desired state of a thing is that it does not exist. A source that
 	// knows which things must be deleted keeps them in Desired, with a mark that Absent reports. A
-	// marked thing is deleted when two complete pairs in a row show the mark. In Run, the second pair
-	// must begin at least half a Period after the end of the first. Of the conditions, only 2, 5 and
-	// 6 apply. With a MaxDeleted below 0, the thing counts as one that Desired lacks, and all conditions
-	// apply. Nil means that no thing is marked. Absent must be false for the zero D, a pointer to a zero value,
-	// and an empty map or slice: otherwise one fault in decoding would delete everything.
+	// marked thing is deleted when two complete pairs in a row show the mark. In Run, the second
+	// pair must begin at least half a Period after the end of the first. Of the conditions, only 2,
+	// 5 and 6 apply. With a MaxDeleted below 0, the thing counts as one that Desired lacks, and all
+	// conditions apply. Nil means that no thing is marked. Absent must be false for the zero D, a
+	// pointer to a zero value, and an empty map or slice: else a fault in decoding deletes all.
 	Absent func(desired D) bool
 
 	// Lookup returns the desired state of one thing now, and whether it is desired. It is called
@@ -155,10 +155,10 @@ type Set[K comparable, D, A any] struct {
 	// Jitter makes each Period longer or shorter at random; see [reconcile.Poller].
 	Jitter float64
 
-	// Resync is how often Ensure is also called for a thing in sync. The things are spread over the Periods,
-	// in an order that depends on the keys alone. 0 means an hour, less than 0 never. The interval
-	// begins with Run: a process that restarts more often than that never ensures some of the
-	// things in sync.
+	// Resync is how often Ensure is also called for a thing in sync. The things are spread over the
+	// Periods, in an order that depends on the keys alone. 0 means an hour, less than 0 never. The
+	// interval begins with Run: a process that restarts more often than that never ensures some of
+	// the things in sync.
 	Resync time.Duration
 
 	// DeleteAfter is how long all accepted pairs of listings must have shown a thing as surplus
@@ -196,12 +196,12 @@ type Set[K comparable, D, A any] struct {
 // its lease.
 //
 // Run begins as a new process does, without the listings of an earlier Run. Only the desired
-// values are kept: if one has changed since then, its key is enqueued. Until both sides have been listed
-// completely, items wait. If Actual fails for five Periods from the start, the desired things are
-// ensured without it. After Run has returned, no deletion begins. With a Queue, a call of Delete in
-// flight goes on. A listing that fails is retried as [reconcile.Poller] says. A rejection is no
-// failure: the next pair is listed a Period later. The first, second, fourth … rejection in a row
-// is logged, and each one with other keys than the one before.
+// values are kept: if one has changed since then, its key is enqueued. Until both sides have been
+// listed completely, items wait. If Actual fails for five Periods from the start, the desired
+// things are ensured without it. After Run has returned, no deletion begins. With a Queue, a call
+// of Delete in flight goes on. A listing that fails is retried as [reconcile.Poller] says. A
+// rejection is no failure: the next pair is listed a Period later. The first, second, fourth …
+// rejection in a row is logged, and each one with other keys than the one before.
 func (s *Set[K, D, A]) Run(ctx context.Context) error {
 	if err := s.check(true); err != nil {
 		return reconcile.Terminal(err)
@@ -324,11 +324,10 @@ func (s *Set[K, D, A]) lock() (unlock func()) {
 // Reconcile ensures or deletes one thing, as the listings and Lookup say. It is the function
 // of a [reconcile.Reconciler] of the same Queue; without a Queue, Run calls it.
 //
-// Each pair whose Actual is complete offers the items of the things that are missing, out of
-// sync or surplus: each of these runs, unless it runs already or has a next run. There is one
-// exception. If the last run of a thing failed and
-// is not retried, or if Ensure or Delete returned nil and the next two pairs still show the
-// same, one pair of four offers the thing.
+// Each pair whose Actual is complete offers the items of the things that are missing, out of sync
+// or surplus: each of these runs, unless it runs already or waits for more than a recheck. There
+// is one exception. If the last run of a thing failed and is not retried, or if Ensure or Delete
+// returned nil and the next two pairs still show the same, one pair of four offers the thing.
 //
 // If a thing has to wait for a listing, the error says why. If Lookup says that a thing is
 // not desired, and the listings do not say so yet, Run lists soon. If Lookup fails for a thing
@@ -565,8 +564,8 @@ func (s *Set[K, D, A]) Age() time.Duration {
 	return 0
 }
 
-// Rejected returns the [*Rejection] of the last complete pair of listings, and since when
-// pairs are rejected; a nil error if that pair was accepted.
+// Rejected returns since when pairs have been rejected, and the [*Rejection] of the last
+// complete pair of listings. The error is nil if that pair was accepted.
 func (s *Set[K, D, A]) Rejected() (since time.Time, err error) {
 	k := s.now()
 	return k.rejectedAt, k.rejection
@@ -576,7 +575,7 @@ func (s *Set[K, D, A]) Rejected() (since time.Time, err error) {
 type Stats struct {
 	Desired, Actual int // things that are listed
 	Missing         int // desired things that do not exist
-	OutOfSync       int // existing things not in sync with their desired state (the last one, if their deletion is rejected); with a nil InSync, not ensured yet by this process
+	OutOfSync       int // existing things not in their desired state (if their deletion is rejected, not in their last one); with a nil InSync, not ensured since a value was new or has changed
 	Surplus         int // existing things that are not desired, or Absent
 	Rejected        int // of Surplus, the things whose deletion is rejected
 

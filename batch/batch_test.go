@@ -194,14 +194,6 @@ func TestDoHasValues(t *testing.T) {
 	}
 }
 
-// A failure beside a scheduled run is not hidden by it.
-func TestErrorsAreClassifiedOneByOne(t *testing.T) {
-	err := batch.Errors{nil, errBoom, reconcile.RequeueAfter(time.Hour)}
-	if got, _ := reconcile.Classify(err, 1, nil); got != reconcile.OutcomeRetrying {
-		t.Errorf("Classify = %v, want %v", got, reconcile.OutcomeRetrying)
-	}
-}
-
 // Equal requests are passed to do once, also if only some can be compared.
 func TestEqualRequestsAreSentOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

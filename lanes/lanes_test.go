@@ -197,34 +197,6 @@ func TestIdleLaneIsThereForTheNextRun(t *testing.T) {
 	}
 }
 
-// Run returns an error until an earlier Run has returned, also while that waits for runs.
-func TestRunWhileAnotherEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := byFirst(record.New())
-		reconciler := l.Reconciler
-		l.Reconciler = func(lane string) *reconcile.Reconciler[string] {
-			r := reconciler(lane)
-			r.Grace = time.Hour
-			return r
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- l.Run(ctx) }()
-		l.Enqueue("a1@1m")
-		synctest.Wait()
-		cancel()
-		synctest.Wait()
-		again, stop := context.WithTimeout(t.Context(), time.Second)
-		defer stop()
-		if err := l.Run(again); err == nil || !strings.Contains(err.Error(), "running already") {
-			t.Errorf("Run while another waits for a run = %v, want an error", err)
-		}
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 // A lane whose Reconciler cannot be created or cannot run is retried alone, with
 // back-off, and logged by count.
 func TestFailedLaneIsRestartedAlone(t *testing.T) {

@@ -463,11 +463,6 @@ func (s *Set[K, D, A]) commit(old, next known[K, D, A]) known[K, D, A] {
 func (s *Set[K, D, A]) enqueue(queue reconcile.Enqueuer[K], old, next known[K, D, A]) (observed []K, err error) {
 	events := s.woken(next)
 	maps.Copy(events, next.left)
-	unlock := s.lock()
-	for key := range next.left {
-		s.waiting[key] = wait{reason: errUnknown} // and this pair has shown that it is gone
-	}
-	unlock()
 	if old.before != nil && next.desired != nil {
 		for key, desired := range next.desired {
 			before, was := old.before[key]
@@ -476,6 +471,17 @@ func (s *Set[K, D, A]) enqueue(queue reconcile.Enqueuer[K], old, next known[K, D
 			}
 		}
 	}
+	unlock := s.lock()
+	for key := range events { // what this pair itself enqueues asks for no other pair
+		_, left := next.left[key]
+		switch w := s.waiting[key]; {
+		case left:
+			s.waiting[key] = wait{reason: errUnknown} // and this pair has shown that it is gone
+		case w.reason == errUnlisted:
+			s.waiting[key] = wait{w.reason, next.begun()}
+		}
+	}
+	unlock()
 	for _, key := range sortKeys(slices.Collect(maps.Keys(events))) {
 		if errQueue := guard.Call(func() error { queue.Enqueue(key); return nil }); errQueue != nil {
 			delete(events, key)

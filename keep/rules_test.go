@@ -369,6 +369,15 @@ func TestLookupFailsWithoutARow(t *testing.T) {
 		if state := w.queue.State("t00"); state.Err != nil || lookups != 5 || listings != 1453 {
 			t.Errorf("after %d Lookups and %d listings the item of what is gone has %v", lookups, listings, state.Err)
 		}
+		w.answerActual(down)
+		for range 2 {
+			w.queue.Enqueue("other")
+			w.wait(time.Minute)
+		}
+		w.answerActual(nil)
+		if w.wait(time.Hour); lookups != 8 {
+			t.Errorf("%d Lookups, want two in an outage, and one after the next complete pair", lookups-5)
+		}
 	})
 }
 
@@ -771,7 +780,6 @@ func TestPlanText(t *testing.T) {
 // TestRunBeginsAgainDuringLookup has the item wait for the listings of that Run.
 func TestRunBeginsAgainDuringLookup(t *testing.T) {
 	bubble(t, 5, func(w *world) {
-		w.set.Resync = -1
 		w.set.Lookup = func(context.Context, string, string) (string, bool, error) {
 			time.Sleep(10 * time.Minute)
 			return "1", true, nil
@@ -894,4 +902,26 @@ func TestDriftOfRejectedThings(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestListingsPause though Lookup disagrees with Desired, whose value changes with each pair.
+func TestListingsPause(t *testing.T) {
+	bubble(t, 3, func(w *world) {
+		w.set.Lookup = func(context.Context, string, string) (string, bool, error) {
+			time.Sleep(time.Second)
+			return "", false, nil
+		}
+		lists := 0
+		w.answer(func(all map[string]string) (map[string]string, error) {
+			time.Sleep(5 * time.Second)
+			lists++
+			return map[string]string{"new": fmt.Sprint(lists)}, nil // such as a time
+		})
+		w.start()
+		w.wait(7 * time.Second)
+		w.set.Enqueue("new")
+		if w.wait(time.Hour); lists > 65 {
+			t.Errorf("%d pairs in 60 Periods", lists)
+		}
+	})
 }

@@ -407,7 +407,8 @@ func stateAfter(err error) runState {
 // unknown has a key that neither listing has wait for the next pair, unless its item has
 // waited for the last one. Then there is nothing to do.
 func (s *Set[K, D, A]) unknown(k known[K, D, A], key K, waited wait, err error) error {
-	if waited.reason == errUnknown && !k.begun().Before(waited.since) || !s.waitForListing(key, errUnknown, waited) {
+	answered := k.complete && !k.begun().Before(waited.since)
+	if waited.reason != nil && answered || !s.waitForListing(key, errUnknown, waited) {
 		return nil
 	}
 	if err != nil {
@@ -452,7 +453,7 @@ func (s *Set[K, D, A]) mayRunLocked(key K) (err error) {
 	default:
 		return nil
 	}
-	s.waiting[key] = wait{reason: err}
+	s.waiting[key] = wait{err, time.Now()}
 	return err
 }
 

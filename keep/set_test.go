@@ -265,7 +265,7 @@ func TestRejection(t *testing.T) {
 		if w.set.Accept(&keep.Rejection[string]{Keys: []string{"t00"}}) == nil {
 			t.Error("Accept takes what was accepted")
 		}
-		w.do(func() { w.actual["t01"], w.actual["t00"] = "broken", "broken" })
+		w.do(func() { w.actual["t01"], w.actual["t00"] = "broken", "broken"; delete(w.actual, "t05") })
 		w.wait(time.Minute)
 		w.took("3m0s +t01")
 		w.wait(10 * time.Minute)
@@ -284,7 +284,7 @@ func TestRejection(t *testing.T) {
 		}
 		w.answer(nil)
 		w.wait(time.Minute)
-		w.took("14m0s -t00")
+		w.took("14m0s +t05", "14m0s -t00")
 		w.do(func() { w.actual["never"] = "1" })
 		w.answer(empty)
 		w.wait(time.Minute)

@@ -466,9 +466,6 @@ func (s *Set[K, D, A]) endRun(key K, state runState) {
 		}
 		s.known.runs[key] = run{state, last.listings}
 	}
-	if state == succeeded && s.known.inSync(key) {
-		delete(s.known.runs, key)
-	}
 }
 
 // waitBecause makes an item wait for the listing that ends the reason, or for the end of ApplyPlan.

@@ -31,7 +31,7 @@ import (
 // http.Client or an SDK. Each request is a call of c, named as "PUT /buckets/a", with the
 // decoded query if there is one. GET and HEAD are reads, which change nothing. All other
 // methods may change the world. If h is never stale, but other services are, pass a Caller
-// whose ReadAny calls Do. A call to which c gives another name is never Unreachable or BodyCut.
+// whose ReadAny calls Do. If c renames a call, that call is never Unreachable or BodyCut.
 //
 // A call that fails has a response with status 503, and h does not get the request. If
 // the response is lost, the connection breaks after h has returned. If the service is

@@ -478,7 +478,7 @@ func reasonOf(stacks []string) string {
 
 var (
 	bubblePattern = regexp.MustCompile(`synctest bubble \d+\]`)
-	ownPattern    = regexp.MustCompile(`synctest\.Run\(|testingSynctestTest\(|explore\.stacks\(|WaitGroup\)\.Wait\(.*\n.*\n\S*explore\.\(\*play\)\.(finish|perform)\.`)
+	ownPattern    = regexp.MustCompile(`synctest\.Run\(|testingSynctestTest\(|explore\.stacks\(|WaitGroup\)\.Wait\(.*\n.*\n\S*explore\.\(\*play\)\.(finish|perform)\.`) // goroutines of explore and of synctest
 )
 
 // bubbleName returns that of the calling goroutine, or "".

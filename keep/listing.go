@@ -66,7 +66,8 @@ type surplus[D any] struct {
 	since, agreed time.Time
 }
 
-// A wait is why an item waits, and when it last asked for a listing that ends that.
+// A wait is why an item waits. If it waits for a listing, a complete pair that began then or
+// later ends that.
 type wait struct {
 	reason error
 	since  time.Time
@@ -302,11 +303,11 @@ func (p *pair[K, D, A]) inSync(key K, desired D, actual A) bool {
 	return p.next.ensured(&p.old, key)
 }
 
-// ensured reports whether what is known says that a thing with the values of k is ensured.
-func (k *known[K, D, A]) ensured(now *known[K, D, A], key K) bool {
-	last, ok := now.runs[key]
-	_, todo := now.todo[key]
-	return k.same(now, key) && (!ok || last.state == running && !todo || last.state == again || last.state == succeeded)
+// ensured reports whether, by the runs of ran, a thing was ensured with the values that k has.
+func (k *known[K, D, A]) ensured(ran *known[K, D, A], key K) bool {
+	last, ok := ran.runs[key]
+	_, todo := ran.todo[key]
+	return k.same(ran, key) && (!ok || last.state == running && !todo || last.state == again || last.state == succeeded)
 }
 
 // same reports whether the old pair has shown the same values of a key.
@@ -472,11 +473,11 @@ func (s *Set[K, D, A]) enqueue(queue reconcile.Enqueuer[K], old, next known[K, D
 		}
 	}
 	unlock := s.lock()
-	for key := range events { // what this pair itself enqueues asks for no other pair
+	for key := range events { // of which the run must not ask for another pair
 		_, left := next.left[key]
 		switch w := s.waiting[key]; {
 		case left:
-			s.waiting[key] = wait{reason: errUnknown} // and this pair has shown that it is gone
+			s.waiting[key] = wait{reason: errUnknown} // Desired of this pair lacks it
 		case w.reason == errUnlisted:
 			s.waiting[key] = wait{w.reason, next.begun()}
 		}
@@ -512,7 +513,7 @@ func (k *known[K, D, A]) inSync(key K) bool {
 
 // woken returns the keys whose items wait, and have to know more: the reason has ended or
 // is another one, or the thing is not in sync any more. What waits for a listing is woken by
-// a complete pair.
+// a complete pair that began after the item had asked for it.
 func (s *Set[K, D, A]) woken(next known[K, D, A]) map[K]struct{} {
 	defer s.lock()()
 	keys := map[K]struct{}{}

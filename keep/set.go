@@ -91,12 +91,12 @@ type Set[K comparable, D, A any] struct {
 	// lanes, and Sets that share a queue, need a Queue.
 	Queue reconcile.Enqueuer[K]
 
-	// Desired lists the desired things, under the same keys as Actual. It is called after Actual.
-	// Plan may call both while Run does, so guard what they share. If a value differs from the one
-	// listed before, by [reflect.DeepEqual], the Set enqueues the key, unless InSync says that the
-	// thing is in sync. Return new maps and values. If you change a value in place, the Set compares
-	// it with itself, and sees no change. Without an InSync, values that always change, such as a
-	// time of the last contact, do not belong in D.
+	// Desired lists the desired things, under the same keys as Actual. It is called after Actual,
+	// and may use its result. Guard that, because Plan may call both while Run does. If a value
+	// differs from the one listed before, by [reflect.DeepEqual], the Set enqueues the key, unless
+	// InSync says that the thing is in sync. Return new maps and values. If you change a value in
+	// place, the Set compares it with itself, and sees no change. Without an InSync, values that
+	// always change, such as a time of the last contact, do not belong in D.
 	Desired func(ctx context.Context) (map[K]D, error)
 
 	// Actual lists the existing things of this service, and no others, because all things
@@ -111,8 +111,8 @@ type Set[K comparable, D, A any] struct {
 
 	// Ensure creates a thing, or corrects it. It is also called for things in sync, so it must check
 	// first, and be idempotent. It returns what a reconcile function returns. If the provider lists
-	// new things late, let Ensure read its list, and return [reconcile.RequeueWithin] until that has
-	// the thing. Do not ask [Set.Listed] for that: it does not change during Apply.
+	// new things late, let Ensure read its list, and return [reconcile.RequeueWithin] until the list
+	// has the thing. Do not ask [Set.Listed] for that: it does not change during Apply.
 	Ensure func(ctx context.Context, key K, desired D) error
 
 	// Delete deletes a thing. It returns nil if the thing does not exist, and otherwise what
@@ -126,7 +126,7 @@ type Set[K comparable, D, A any] struct {
 	// pair must begin at least half a Period after the end of the first. Of the conditions, only 2,
 	// 5 and 6 apply. With a MaxDeleted below 0, the thing counts as one that Desired lacks, and all
 	// conditions apply. Nil means that no thing is marked. Absent must be false for the zero D, a
-	// pointer to a zero value, and an empty map or slice: else a fault in decoding deletes all.
+	// pointer to a zero value, and an empty map or slice, or one fault in decoding deletes all.
 	Absent func(desired D) bool
 
 	// Lookup returns the desired state of one thing now, and whether it is desired. It is called
@@ -144,7 +144,7 @@ type Set[K comparable, D, A any] struct {
 	// OnResult and so on. Its Reconcile must be nil. Its Queue may be nil, or a
 	// *reconcile.Queue, which a status page can show. A nil Retry means
 	// reconcile.Backoff(time.Second, Period). A nil Reconciler means one worker and that Retry.
-	// Set a Timeout: it ends the context of a run. A call that ignores that keeps its worker.
+	// Set a Timeout: it ends the context of a run. A call that ignores its context keeps its worker.
 	Reconciler *reconcile.Reconciler[K]
 
 	// Period is the time from the start of one pair of listings to that of the next, at
@@ -343,7 +343,7 @@ func (s *Set[K, D, A]) Reconcile(ctx context.Context, key K) (err error) {
 	if s.Lookup != nil {
 		var errWait error
 		desired, ok, err = s.Lookup(ctx, key, desired)
-		if k, errWait = s.goesOn(key); errWait != nil { // Lookup may have taken long
+		if k, errWait = s.afterLookup(key); errWait != nil { // which may have taken long
 			return waitBecause(errWait)
 		}
 	}
@@ -405,10 +405,10 @@ func stateAfter(err error) runState {
 }
 
 // unknown has a key that neither listing has wait for the next pair, unless its item has
-// waited for the last one. Then there is nothing to do.
+// waited, and a complete pair has begun since. Then there is nothing to do.
 func (s *Set[K, D, A]) unknown(k known[K, D, A], key K, waited wait, err error) error {
 	answered := k.complete && !k.begun().Before(waited.since)
-	if waited.reason != nil && answered || !s.waitForListing(key, errUnknown, waited) {
+	if waited.reason != nil && answered || !s.waitForListing(key, errUnknown, wait{}) {
 		return nil
 	}
 	if err != nil {
@@ -436,14 +436,14 @@ func (s *Set[K, D, A]) startRun(key K) (k known[K, D, A], waited wait, err error
 	return s.known, waited, err
 }
 
-// goesOn returns what the listings say by now, or why the item has to wait all the same.
-func (s *Set[K, D, A]) goesOn(key K) (known[K, D, A], error) {
+// afterLookup returns what the listings say by now. The error says why the item has to wait.
+func (s *Set[K, D, A]) afterLookup(key K) (known[K, D, A], error) {
 	defer s.lock()()
 	err := s.mayRunLocked(key)
 	return s.known, err
 }
 
-// mayRunLocked returns nil, or why the item of a key waits from now on.
+// mayRunLocked returns nil, or notes and returns why the item of a key has to wait.
 func (s *Set[K, D, A]) mayRunLocked(key K) (err error) {
 	switch k := &s.known; {
 	case k.deletes != nil && !k.deletes(key) && !k.ensures(key):
@@ -478,7 +478,7 @@ func waitBecause(reason error) error {
 }
 
 // waitForListing makes an item wait for the next complete pair, and reports whether there
-// will be one. It asks for one, unless the last one began after the item did so before.
+// will be one. It asks for one, unless the item has done so, and the last one began after that.
 func (s *Set[K, D, A]) waitForListing(key K, reason error, waited wait) bool {
 	defer s.lock()()
 	if s.poller.Load() == nil {
@@ -573,7 +573,7 @@ func (s *Set[K, D, A]) Rejected() (since time.Time, err error) {
 type Stats struct {
 	Desired, Actual int // things that are listed
 	Missing         int // desired things that do not exist
-	OutOfSync       int // existing things not in their desired state (if their deletion is rejected, not in their last one); with a nil InSync, not ensured since a value was new or has changed
+	OutOfSync       int // existing things not in their desired state, or, if their deletion is rejected, not in their last one; with a nil InSync, things not ensured since a value was new or changed
 	Surplus         int // existing things that are not desired, or Absent
 	Rejected        int // of Surplus, the things whose deletion is rejected
 

@@ -41,7 +41,7 @@ func byFirst(d *record.Journal) *lanes.Lanes[string, string] {
 		Logger: quiet,
 		Reconciler: func(lane string) *reconcile.Reconciler[string] {
 			d.Note("lane %s", lane)
-			return &reconcile.Reconciler[string]{Reconcile: func(ctx context.Context, item string) error {
+			return &reconcile.Reconciler[string]{Grace: time.Minute, Reconcile: func(ctx context.Context, item string) error {
 				d.Note("%s", item)
 				if _, takes, ok := strings.Cut(item, "@"); ok {
 					took, _ := time.ParseDuration(takes)
@@ -138,18 +138,20 @@ func TestRunAgain(t *testing.T) {
 		end := serve(t, l)
 		l.Enqueue("a1@1h")
 		l.Enqueue("a2")
+		time.AfterFunc(time.Second, func() { // the run of a1 has its Grace
+			if err := l.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "running already") {
+				t.Errorf("Run while an earlier one ends = %v, want an error", err)
+			}
+		})
 		synctest.Wait()
-		if err := l.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "running already") {
-			t.Errorf("Run while it runs = %v, want an error", err)
-		}
 		end()
 		l.Enqueue("b1")
 		time.Sleep(time.Hour)
-		d.WantAll(t, "0s lane a", "0s a1@1h", "0s lane b")
+		d.WantAll(t, "0s lane a", "0s a1@1h", "1m0s lane b")
 		end = serve(t, l)
 		synctest.Wait()
 		end()
-		d.WantAll(t, "0s lane a", "0s a1@1h", "0s lane b", "1h0m0s lane a", "1h0m0s b1", "1h0m0s a2", "1h0m0s a1@1h")
+		d.WantAll(t, "0s lane a", "0s a1@1h", "1m0s lane b", "1h1m0s lane a", "1h1m0s b1", "1h1m0s a2", "1h1m0s a1@1h")
 	})
 }
 

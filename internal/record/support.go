@@ -265,7 +265,7 @@ func (BadTree) Error() string      { return "bad" }
 func (e BadTree) Unwrap() error    { e.End(); return nil }
 func (e BadMessage) Error() string { e.End(); return "" }
 
-// A Text is what others write, such as a log. It may be read meanwhile.
+// A Text keeps what is written to it, such as a log. It may be used from any goroutine.
 type Text struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -285,7 +285,7 @@ func (t *Text) String() string {
 
 var namesTable = regexp.MustCompile(`(?s)(<!-- names -->\n[^\n]*\n[^\n]*\n)(.*?)(<!-- end -->)`)
 
-// WantTable compares the table of names in the README.md of a package, or writes it.
+// WantTable compares the rows of the table of names in README.md, or, with write, writes them.
 func WantTable(t *testing.T, write bool, rows []string) {
 	t.Helper()
 	text, err := os.ReadFile("README.md")

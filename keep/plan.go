@@ -111,15 +111,15 @@ func (s *Set[K, D, A]) Plan(ctx context.Context) (Plan[K], error) {
 		return Plan[K]{}, reconcile.Terminal(err)
 	}
 	k, accepted := s.snapshot()
-	poller := s.poller.Load()
-	if poller == nil {
+	besideRun := s.poller.Load() != nil
+	if !besideRun {
 		k = known[K, D, A]{}
 	}
 	_, k, err := s.listTwice(ctx, k, how[K]{accepted: accepted, begin: func(context.Context) {}, logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return Plan[K]{}, err
 	}
-	if now, _ := s.snapshot(); s.InSync == nil && poller != nil { // runs may have ended since
+	if now, _ := s.snapshot(); s.InSync == nil && besideRun { // runs may have ended since
 		for key := range k.desired {
 			if _, exists := k.actual[key]; exists && k.ensured(&now, key) {
 				delete(k.todo, key)

@@ -538,8 +538,8 @@ func (s *Set[K, D, A]) Trigger() {
 
 // Listed returns the desired and the actual state of a key in the last complete listings.
 // If Desired of a rejected or an incomplete pair lacks an existing thing, Listed returns its
-// last desired state. If isDesired is false, desired is the last desired state, or the zero D. Listed
-// does not change during the runs of Apply.
+// last desired state. If isDesired is false, desired is the last desired state, or the zero D.
+// Listed does not change during the runs of Apply.
 func (s *Set[K, D, A]) Listed(key K) (desired D, isDesired bool, actual A, exists bool) {
 	k := s.now()
 	desired, isDesired = k.lastDesired(key)

@@ -239,7 +239,7 @@ func (t *Tracker[T, V]) list(ctx context.Context) error {
 			break
 		}
 		if err == nil {
-			err = guard.Try(func() error { return t.compare(listed, share, &repeated) }) // A Goexit ends the listing.
+			err = guard.Try(func() error { return t.compare(listed, share, &repeated) }) // an interface may hold what is no map key
 		}
 		failed = cmp.Or(failed, err)
 	}
